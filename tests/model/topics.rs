@@ -42,7 +42,7 @@ pub(crate) struct Disk {
     pub(crate) config: Config,
     pub(crate) force: Option<NodeDrainStatus>,
     pub(crate) pause: Option<OperationPause>,
-    pub(crate) counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
+    pub(crate) counters: step::LiteMap<DeviceOp, DeviceOpsCmd>,
     pub(crate) pending: BTreeMap<DeviceOp, DeviceOpPending>,
     pub(crate) journal: Option<DrainJournal>,
     pub(crate) saved: Counters,

@@ -184,13 +184,13 @@ impl State {
         };
         let counter =
             |counter| topics::DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
-        let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, counter(6))).into();
+        let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, counter(6)));
         let saved = baseosmgr::core::Counters { fallback: Some(0), ..Default::default() };
         let disk = Disk {
             config: scenario.config,
             force: None,
             pause: None,
-            counters,
+            counters: counters.into_iter().collect(),
             pending: std::collections::BTreeMap::new(),
             journal: None,
             saved,

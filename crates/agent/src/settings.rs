@@ -4,10 +4,9 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 use topics::{ConfigItemValue, ConfigItemValueMap, by_length};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,12 +88,12 @@ pub fn is_on(map: &ConfigItemValueMap, name: &str) -> Result<bool, String> {
 /// A missing value is the default; a bad one leaves the former value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Properties {
-    values: BTreeMap<&'static str, u32>,
+    values: LiteMap<&'static str, u32>,
 }
 
 impl Default for Properties {
     fn default() -> Self {
-        Self { values: NUMERIC.iter().map(|it| (it.name, it.default)).into_map() }
+        Self { values: NUMERIC.iter().map(|it| (it.name, it.default)).into_lite() }
     }
 }
 

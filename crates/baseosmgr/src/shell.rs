@@ -4,7 +4,6 @@
 //!
 //! Counters that survive a boot, as plain decimal files.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::partitions::{Label, PartitionState, PartitionStore};
@@ -12,6 +11,7 @@ use agent::wire::{self, GLOBAL};
 use agent::{AgentContext, Clock, Error, Hands, Tasks, Weight, force, publication};
 use pubsub::{Publication, TopicRoot, store};
 use requester::ProceedReason;
+use step::LiteMap;
 use tokio::sync::watch;
 use topics::{
     BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, GoTime, ImageWrite, NodeAgentStatus,
@@ -39,7 +39,7 @@ pub(crate) struct Shell {
     requests: Publication<NodeDrainRequest>,
     statuses: Publication<BaseOsStatus>,
     /// Which of them have an error whose time is of us, and how the clocks stood to each other then.
-    timed: BTreeMap<String, GoTime>,
+    timed: LiteMap<String, GoTime>,
     partitions: Publication<ZbootStatus>,
     manager: Publication<BaseOSMgrStatus>,
     writes: Publication<ImageWrite>,
@@ -60,7 +60,7 @@ impl Shell {
         let mut shell = Self {
             requests: publication(&topic_root, NAME)?,
             statuses: publication(&topic_root, NAME)?,
-            timed: BTreeMap::new(),
+            timed: LiteMap::new(),
             partitions: publication(&topic_root, NAME)?,
             manager: publication(&topic_root, NAME)?,
             writes: publication(&topic_root, NAME)?,

@@ -22,7 +22,7 @@ use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 
 use crate::finding::{warnings, without_hints};
 use crate::network::VirtualIp;
@@ -67,10 +67,10 @@ pub async fn drain(
     node: &str,
     sources: &BTreeSet<ClusterSource>,
     own: impl Fn() -> Timestamp,
-) -> BTreeMap<ClusterSource, Vec<Finding>> {
+) -> LiteMap<ClusterSource, Vec<Finding>> {
     let own = &own;
     let all = sources.iter().map(|source| look(cluster, node, *source, own).map(|it| (*source, it)));
-    join_all(all).await.into_iter().collect()
+    join_all(all).await.into_iter().into_lite()
 }
 
 async fn look(

@@ -3,14 +3,14 @@
 //!
 //! Not here: etcd's own view (`outage::margin`). Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{ETCD, OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
 use kubeapi::nodes::{CONDITION, OUT_OF_SERVICE, is_foreign_lifecycle, is_of_failover};
 use kubeapi::objects::{condition, is_ready, items, named, text, time};
 use serde_json::Value;
-use step::SmallSort as _;
+use step::{LiteMap, SmallSort as _};
 
 use crate::{Finding, Severity};
 
@@ -132,7 +132,7 @@ pub fn unused_images<'a>(nodes: &[Value], pods: &(impl Iterator<Item = &'a Value
 
 /// Kubelets of several versions, as during an update of Kubernetes; code `nodes`, a hint.
 pub fn mixed_versions(nodes: &[Value]) -> Vec<Finding> {
-    let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut versions: LiteMap<String, Vec<String>> = LiteMap::new();
     for node in nodes {
         let version = text(&node["status"]["nodeInfo"]["kubeletVersion"]);
         if !version.is_empty() {

@@ -35,7 +35,11 @@ fn cluster(served: Vec<(&'static str, Vec<Value>)>) -> (ApiClient, mock::Recorde
 /// What a drain of n1 finds where one collection has these objects.
 async fn found(collection: &'static str, items: Vec<Value>) -> Vec<Finding> {
     let (cluster, _) = cluster(vec![(collection, items)]);
-    drain(&cluster, "n1", &ClusterSource::ALL.into(), || at(NOW)).await.into_values().flatten().collect()
+    drain(&cluster, "n1", &ClusterSource::ALL.into(), || at(NOW))
+        .await
+        .into_iter()
+        .flat_map(|(_, found)| found)
+        .collect()
 }
 
 fn node(name: &str, spec: &Value, conditions: &Value, annotations: &Value) -> Value {
@@ -293,7 +297,8 @@ async fn seed_3_03_a_machine_on_a_degraded_volume_with_its_only_good_copy_here_s
         let served = vec![("/volumes", vec![volume]), ("/engines", vec![engine]), ("/replicas", vec![copy])];
         let (cluster, calls) = cluster(served);
         let all = drain(&cluster, "n1", &[ClusterSource::Volumes].into(), || at(NOW)).await;
-        let all = settled(all.into_values().flatten().collect(), &DRAIN_STOPS.map(str::to_owned));
+        let all =
+            settled(all.into_iter().flat_map(|(_, found)| found).collect(), &DRAIN_STOPS.map(str::to_owned));
         let found: Vec<&Finding> = all.iter().filter(|it| it.severity == Severity::Blocks).collect();
         assert_eq!(found.len(), usize::from(stops), "{status} {modes} {on}: {all:?}");
         assert!(

@@ -1,7 +1,7 @@
 //! Where machines belong: the affinity of their replica sets follows the designated node, on which this runs. Running
 //! machines stay where they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::{Clock, Error};
@@ -12,6 +12,7 @@ use kubeapi::nodes::signed;
 use kubeapi::objects::RawObject;
 use kubeapi::{ApiClient, OwnNode, found};
 use serde_json::{Map, Value, json};
+use step::LiteMap;
 use tokio::sync::watch;
 use topics::Affinity;
 use tracing::{info, warn};
@@ -81,7 +82,7 @@ pub async fn run(
 }
 
 /// Writes what differs; returns failures in words.
-async fn look(cluster: &ApiClient, node: &str, places: &BTreeMap<String, Affinity>) -> BTreeSet<String> {
+async fn look(cluster: &ApiClient, node: &str, places: &LiteMap<String, Affinity>) -> BTreeSet<String> {
     let mut failed = BTreeSet::new();
     for (set, how) in places {
         if let Err(error) = keep(cluster, node, set, *how).await

@@ -7,7 +7,6 @@
 //!
 //! Answers shared by several callers: lists that are read once in a look, and the server's clock.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +22,7 @@ use kube::client::Body;
 use kube::core::{Status, request};
 use serde::de::DeserializeOwned;
 use served::{ReadAdvice, ServedGroups};
+use step::LiteMap;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, timeout};
 use tower::BoxError;
@@ -523,7 +523,7 @@ type DatedBody = (Vec<u8>, Option<Timestamp>);
 /// The lists of one collection, each read once. A failed list is read again.
 struct SharedReads {
     path: String,
-    read: Mutex<BTreeMap<String, Arc<OnceCell<DatedBody>>>>,
+    read: Mutex<LiteMap<String, Arc<OnceCell<DatedBody>>>>,
 }
 
 impl SharedReads {

@@ -9,7 +9,6 @@
 //! core/v1 ones of the namespace `default`, as the kubelet's are: that is where `kubectl describe node` looks, and
 //! there repeated Events are counted.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use core::net::IpAddr;
@@ -21,6 +20,7 @@ use kube::core::Request;
 pub use machine::MachineIds;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use step::LiteMap;
 
 use crate::client::{ApiClient, BuiltRequest, PROBE_LIMIT};
 use crate::error::Error;
@@ -347,7 +347,7 @@ pub struct ReportedState {
     /// UID of the Node object.
     pub uid: String,
     /// By type: our condition and those of [`LIFECYCLE`], by whomever.
-    pub conditions: BTreeMap<String, FoundCondition>,
+    pub conditions: LiteMap<String, FoundCondition>,
     /// Our annotation is there.
     pub annotated: bool,
 }

@@ -3,7 +3,6 @@
 //! Not here: what the objects mean. Sources: the Kubernetes page "API Concepts" (watch, 410, bookmarks); kube's
 //! own watcher is not used because it hides replies and reads no Retry-After.
 
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
@@ -168,12 +167,12 @@ impl<K> Update<K> {
     /// Errors: the trouble in it; the table stays as it is.
     pub fn into_table<N: Ord, V: PartialEq>(
         self,
-        table: &mut BTreeMap<N, V>,
+        table: &mut LiteMap<N, V>,
         keep: impl Fn(K) -> (N, Option<V>),
     ) -> Result<bool, Error> {
         let kept = |(name, kept): (N, Option<V>)| Some((name, kept?));
         Ok(match self {
-            Self::Listed(all) => step::update(table, all.into_iter().map(keep).filter_map(kept).into_map()),
+            Self::Listed(all) => step::update(table, all.into_iter().map(keep).filter_map(kept).into_lite()),
             Self::Put(one) => match keep(one) {
                 (name, Some(kept)) => {
                     let changed = table.get(&name) != Some(&kept);
@@ -296,7 +295,7 @@ pub fn follow_in<K: DeserializeOwned + Send + 'static>(
 /// A table of what is kept of the objects of a collection, kept up to date by a watch. It keeps its content while calls fail.
 /// Dropping it closes the watch.
 pub struct ObjectMirror<K, N, V> {
-    known: Option<BTreeMap<N, V>>,
+    known: Option<LiteMap<N, V>>,
     keep: Box<dyn Fn(K) -> (N, Option<V>) + Send + Sync>,
     news: BoxStream<'static, FollowNews<K>>,
     troubled: bool,
@@ -321,7 +320,7 @@ where
     }
 
     /// `None` before the first list.
-    pub const fn known(&self) -> Option<&BTreeMap<N, V>> {
+    pub const fn known(&self) -> Option<&LiteMap<N, V>> {
         self.known.as_ref()
     }
 
@@ -346,7 +345,7 @@ where
     pub fn changes<T, S>(self, show: S) -> BoxStream<'static, Result<T, Error>>
     where
         T: Send + 'static,
-        S: Fn(&BTreeMap<N, V>) -> T + Send + Sync + 'static,
+        S: Fn(&LiteMap<N, V>) -> T + Send + Sync + 'static,
     {
         let next = |(mut mirror, show): (Self, S)| async move {
             loop {

@@ -6,12 +6,10 @@
 //! nodes have room for what leaves. Not here: what passes by itself, as a budget without room does; when it is asked,
 //! and what follows (zedkube). Source: kubereboot/kured#792. Dropping the future loses nothing.
 
-use std::collections::BTreeMap;
-
 use checks::{Finding, Severity};
 use futures::stream::{self, StreamExt};
 use kubeapi::slim::NodeObject;
-use step::{Mono, SmallSort as _};
+use step::{LiteMap, Mono, SmallSort as _};
 
 use crate::calls::{pods, remove};
 use crate::engine::{AttemptRules, Limit, LimitAction};
@@ -133,12 +131,12 @@ fn not_tried(rest: &[PodFacts]) -> Option<Finding> {
 /// One pod of each of at most [`DRY_RUNS`] workloads that leave, of as many namespaces as there are: a role and a webhook
 /// are often for one namespace. And one of each of the others.
 fn samples(own: Vec<PodFacts>) -> (Vec<PodFacts>, Vec<PodFacts>) {
-    let mut workloads: BTreeMap<(String, String), PodFacts> = BTreeMap::new();
+    let mut workloads: LiteMap<(String, String), PodFacts> = LiteMap::new();
     for pod in own.into_iter().filter(|it| it.class() == PodClass::Leave) {
         let workload = if pod.workload.is_empty() { &pod.pod.name } else { &pod.workload };
         workloads.entry((pod.pod.namespace.clone(), workload.clone())).or_insert(pod);
     }
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut seen: LiteMap<String, usize> = LiteMap::new();
     let mut ranked: Vec<(usize, PodFacts)> = Vec::new();
     for (_, pod) in workloads {
         let nth = seen.entry(pod.pod.namespace.clone()).or_default();

@@ -3,13 +3,12 @@
 //!
 //! Not here: how it comes to it (`engine`). Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use kubeapi::names::PodRef;
 use kubeapi::reply::{DeniedBy, RefusedBy, Reply};
 use kubeapi::slim::longhorn::named;
-use step::{Mono, SmallSort as _};
+use step::{LiteMap, Mono, SmallSort as _};
 use topics::{Blocker, DrainMarks, DrainPhase, GoTime, MachineProgress, PodCounts, StorageWait};
 
 use crate::plan::tier::Tier;
@@ -40,7 +39,7 @@ pub struct Progress {
     /// Evictions that the server has accepted.
     pub evicted: u32,
     /// Answers to calls that ask pods to leave, counted by [`kubeapi::Reply::word`].
-    pub replies: BTreeMap<&'static str, u32>,
+    pub replies: LiteMap<&'static str, u32>,
     /// How often the node was found uncordoned and cordoned again.
     pub recordons: u32,
     /// The newest trouble with the API that has not passed, or empty.

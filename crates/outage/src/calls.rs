@@ -273,7 +273,7 @@ pub async fn look(
     if let Some(it) = all.items.iter().find(|it| it.seen.name == own.as_str()) {
         nodes::check_machine(&it.seen.name, &it.machine, cluster.machine()).map_err(|it| silent(&it))?;
     }
-    let mut leases = renewed.items.into_iter().map(version).into_map();
+    let mut leases = renewed.items.into_iter().map(version).into_lite();
     let lease = |it: &NodeItem| (it.seen.name.clone(), leases.remove(&it.seen.name).unwrap_or_default());
     pulses.take(now, all.items.iter().map(lease));
     let mut looked = NodeListing::default();

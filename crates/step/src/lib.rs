@@ -1,11 +1,12 @@
 //! The words that every decision core is written in.
 //!
-//! Not here: clocks, files, tasks, logs, any type of a topic. A leaf without dependencies.
+//! Not here: clocks, files, tasks, logs, any type of a topic. A leaf: of other packages it has the map alone.
 //! Pure: no clock, no I/O, no task.
 
 mod message;
 mod planted;
 
+pub use litemap::LiteMap;
 pub use message::{LogLevel, LogMessage, chain};
 #[cfg(feature = "planted-faults")]
 pub use planted::plant;
@@ -184,6 +185,26 @@ pub trait Inserted: Iterator + Sized {
         map
     }
 
+    /// The same for a map that is one vector, sorted before: else each of a list in any order would move half of the map.
+    fn into_lite<K: Ord, V>(self) -> LiteMap<K, V>
+    where
+        Self: Iterator<Item = (K, V)>,
+    {
+        let mut all: Vec<_> = self.collect();
+        all.order_by(|(one, _), (other, _)| one.cmp(other));
+        let mut map = LiteMap::with_capacity(all.len());
+        all.into_iter().insert_into(&mut map);
+        map
+    }
+
+    /// One by one: its own `extend` brings a sort for each type into an image.
+    fn insert_into<K: Ord, V>(self, map: &mut LiteMap<K, V>)
+    where
+        Self: Iterator<Item = (K, V)>,
+    {
+        self.for_each(|(key, value)| drop(map.insert(key, value)));
+    }
+
     fn into_set(self) -> BTreeSet<Self::Item>
     where
         Self::Item: Ord,
@@ -285,6 +306,7 @@ mod tests {
         for length in [0, 1, 2, 3, 7, 64, 500] {
             let mut ordered: Vec<_> = (0..length).map(|at| (numbers.draw() % 9, at)).collect();
             let mut sorted = ordered.clone();
+            assert!(sorted.iter().copied().into_lite().into_iter().eq(sorted.iter().copied().into_map()));
             ordered.order_by_key(|(number, _)| *number);
             sorted.sort_by_key(|(number, _)| *number);
             assert_eq!(ordered, sorted);

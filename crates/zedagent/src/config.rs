@@ -7,14 +7,12 @@
 //!
 //! zedagent's files apart from topics: completed counters, and the last good config.
 
-use std::collections::BTreeMap;
-
 use agent::outlet::Tries;
 use agent::settings::{NUMERIC, OWN};
 use agent::wire::GLOBAL;
 use agent::{Clock, Error, Outbox, Outlet, Troubles};
 use pubsub::{FileRule, FileState, TopicRoot, store};
-use step::Mono;
+use step::{LiteMap, Mono};
 use topics::{
     BaseOsConfig, ClusterDecision, ConfigGetStatus, ConfigItemType, ConfigItemValue, ConfigItemValueMap,
     ConfigMembership, DeviceOp, DeviceOpsCmd, EdgeNodeClusterConfig, EdgeNodeInfo, TriState, Trouble,
@@ -243,7 +241,7 @@ impl ConfigTopics {
     }
 
     fn wanted(&self, map: &ConfigItemValueMap, good: bool) -> DesiredDevice {
-        let mut commands = BTreeMap::new();
+        let mut commands = LiteMap::new();
         let mut unclear = Vec::new();
         for (op, command) in
             [(DeviceOp::Reboot, &self.force.reboot), (DeviceOp::Shutdown, &self.force.shutdown)]
@@ -423,8 +421,8 @@ const fn path(op: DeviceOp) -> &'static str {
 }
 
 /// Completed counters. An invalid one counts as none, and is reported.
-pub(crate) fn counters(topic_root: &TopicRoot) -> Result<BTreeMap<DeviceOp, DeviceOpsCmd>, Error> {
-    let mut counters = BTreeMap::new();
+pub(crate) fn counters(topic_root: &TopicRoot) -> Result<LiteMap<DeviceOp, DeviceOpsCmd>, Error> {
+    let mut counters = LiteMap::new();
     for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
         let Some(bytes) =
             store::read(&topic_root.path(path(op)), COUNTER_BYTES).map_err(Error::pubsub(path(op)))?

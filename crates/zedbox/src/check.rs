@@ -4,7 +4,6 @@
 //! Other files are skipped and counted. What the agents refuse is a finding, and so is a missing member that
 //! a publisher writes: agents read zero for it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::Write;
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pubsub::{FILE_LIMIT_BYTES, store};
 use serde_json::Value;
-use step::{Inserted as _, SmallSort as _};
+use step::{Inserted as _, LiteMap, SmallSort as _};
 use topics::{FORCE_FILE, Reread, go_json, number, read_force};
 
 use crate::Exit;
@@ -74,7 +73,7 @@ pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<Exit> {
 }
 
 struct FileCheck {
-    topics: BTreeMap<&'static str, Reread>,
+    topics: LiteMap<&'static str, Reread>,
     files: usize,
     passed_over: usize,
     findings: Vec<FileFinding>,
@@ -83,7 +82,7 @@ struct FileCheck {
 impl FileCheck {
     fn new() -> Self {
         Self {
-            topics: topics::readers().into_iter().into_map(),
+            topics: topics::readers().into_iter().into_lite(),
             files: 0,
             passed_over: 0,
             findings: Vec::new(),

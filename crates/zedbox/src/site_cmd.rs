@@ -2,7 +2,7 @@
 //!
 //! Not here: what may be written (`outage::site::operator`), and who acts on it (zedkube on each node).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use outage::turn::record::{LEASE, TurnRecord};
 use outage::turn::rule::TurnNode;
 use serde_json::json;
 use sheet::text::{moment, number, span, unix_secs};
-use step::{Inserted as _, SmallSort as _};
+use step::{Inserted as _, LiteMap, SmallSort as _};
 use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep, VerifyResult};
 
 use crate::Exit;
@@ -253,7 +253,7 @@ fn say(shell: &Shell, result: &str, text: &str) -> anyhow::Result<()> {
 /// Follows the restart `id`, or the one that is in progress, until it has ended or has stopped; then shows it. A cluster that does
 /// not answer, as where its only server reboots, is waited for.
 async fn follow(shell: &Shell, cluster: &ApiClient, mut id: Option<String>) -> anyhow::Result<()> {
-    let (mut steps, mut said, mut known) = (BTreeMap::new(), String::new(), None);
+    let (mut steps, mut said, mut known) = (<LiteMap<_, _>>::new(), String::new(), None);
     let mut tell = |line: String| {
         if line != said {
             Voice::warn_of("site", &line);

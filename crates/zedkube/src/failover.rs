@@ -5,7 +5,7 @@
 //! killed in between, the first server by name continues, and after a while any other. Not here: what is
 //! judged (`outage::failover`), what hangs on a node (`kubenodeop::plan::failover`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ::outage::calls::{self, Newest, NodeListing, Pulses};
@@ -19,7 +19,7 @@ use ::outage::turn::rule::TurnNode;
 use kubeapi::{NodeName, listed};
 use kubenodeop::plan::failover::{HungWork, hung, now as placed};
 use nodestatus::ClusterMembership;
-use step::Mono;
+use step::{LiteMap, Mono};
 use tokio::sync::watch;
 use topics::HeldWork;
 use tracing::{info, warn};
@@ -39,7 +39,7 @@ const LATE: Duration = Duration::from_mins(1);
 const NODE: &str = "node ";
 
 /// What is the matter with nodes, for Events and hooks: the newest sentence of each.
-pub(crate) type Told = BTreeMap<String, (NodeSilence, String)>;
+pub(crate) type Told = LiteMap<String, (NodeSilence, String)>;
 
 /// What it is made of.
 #[derive(Clone)]
@@ -57,13 +57,13 @@ pub(crate) struct FailoverDuty {
 struct Seen {
     pulses: Pulses,
     /// Since when the kubelet of a boot that is to be dead renews its lease, and reports no more.
-    renewed: BTreeMap<String, Mono>,
+    renewed: LiteMap<String, Mono>,
     /// What fails, so that it is reported once.
     failures: BTreeSet<String>,
     /// What hangs on a node that is silent.
-    hung: BTreeMap<String, HungWork>,
+    hung: LiteMap<String, HungWork>,
     /// Since when an entry is open, has its taint, or is over.
-    entries: BTreeMap<(u32, bool, bool), Mono>,
+    entries: LiteMap<(u32, bool, bool), Mono>,
 }
 
 /// An entry at a step of it.
@@ -127,7 +127,7 @@ impl FailoverDuty {
     async fn look(
         &self,
         own: &NodeName,
-        renewals: Option<&BTreeMap<String, String>>,
+        renewals: Option<&LiteMap<String, String>>,
         seen: &mut Seen,
     ) -> Result<(), String> {
         let record = calls::record(self.lease.borrow().as_ref()).cloned().unwrap_or_default();

@@ -4,7 +4,7 @@
 //!
 //! Not here: when that is (`core::cleanup`), the calls (`kubenodeop`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::{Clock, Outbox};
@@ -16,7 +16,7 @@ use kubeapi::{ApiClient, Error, NodeName, nodes};
 use kubenodeop::calls::{eviction_request, surge};
 use kubenodeop::machines::undo;
 use kubenodeop::storage;
-use step::Mono;
+use step::{LiteMap, Mono};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -34,7 +34,7 @@ const READ: Duration = Duration::from_secs(30);
 /// Since when nodes are away that have left something of a drain.
 #[derive(Debug, Default)]
 struct AwayNodes {
-    since: BTreeMap<String, Mono>,
+    since: LiteMap<String, Mono>,
 }
 
 impl AwayNodes {

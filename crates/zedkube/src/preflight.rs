@@ -3,7 +3,7 @@
 //! The first look of a run asks for everything; a later one only for what stopped it. Not here: what is found
 //! (`checks`, `kubenodeop::preflight`), and what follows (`core::drain::gates`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use kubeapi::{ApiClient, OwnNode};
 use kubenodeop::PreflightError;
 use outage::calls::Newest;
 use pubsub::{FileState, TopicRoot};
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 use tokio::sync::watch;
 use topics::{Blocker, DrainFinding, DrainPreflight, PASS_FILE, PreflightPass};
 use tracing::warn;
@@ -47,7 +47,7 @@ enum PreflightPart {
 struct PreflightRun {
     run: RunId,
     blockers: Vec<Blocker>,
-    found: BTreeMap<PreflightPart, Vec<Finding>>,
+    found: LiteMap<PreflightPart, Vec<Finding>>,
 }
 
 /// Looks, and remembers what was found.
@@ -131,8 +131,9 @@ impl PreflightRunner {
         let clock = self.context.clock;
         let own = || clock.wall().to_timestamp();
         let of_cluster = cluster::drain(cluster, node.as_str(), &sources, own).await;
-        seen.found
-            .extend(of_cluster.into_iter().map(|(source, found)| (PreflightPart::Cluster(source), found)));
+        let of_cluster =
+            of_cluster.into_iter().map(|(source, found)| (PreflightPart::Cluster(source), found));
+        of_cluster.insert_into(&mut seen.found);
         if machine {
             let (machine, now) = (machine_of(self.context.topic_root.root(), cluster), own());
             seen.found.insert(PreflightPart::Machine, local::looked(machine, now).await);

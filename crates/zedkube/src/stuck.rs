@@ -2,7 +2,7 @@
 //! volumes that its kubelet does not mount. Nothing is deleted or restarted: what holds one would hold the next one too, and a
 //! restart of k3s takes the API of a server away for a while. Not here: what holds machines (`kubenodeop::machines::stuck`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use clusterview::leads_otherwise;
 use kubeapi::ApiClient;
 use kubenodeop::calls::volumes::{UnmountedPod, unmounted};
 use kubenodeop::machines::stuck::{UnstartedMachine, unstarted};
-use step::Mono;
+use step::{LiteMap, Mono};
 use tokio::sync::watch;
 use tracing::debug;
 
@@ -32,7 +32,7 @@ const DEVICES: &str = "dev/longhorn";
 
 /// Since when each of them is there, by its UID.
 #[derive(Default)]
-struct StartWaits(BTreeMap<String, Mono>);
+struct StartWaits(LiteMap<String, Mono>);
 
 impl StartWaits {
     /// Reports those of `found` that have been there for `within`, and ends the others that begin with `prefix`.

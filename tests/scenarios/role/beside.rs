@@ -74,7 +74,7 @@ async fn s1_places_of_machines_ask_for_what_their_own_role_grants_and_nothing_el
     let world = World::new().await;
     let sim = world.cluster.sim();
     sim.add_machine_set("eve-kube-app", "vm-1-0", 0);
-    let places = [("vm-1-0".to_owned(), Affinity::Preferred)].into();
+    let places = [("vm-1-0".to_owned(), Affinity::Preferred)].into_iter().collect();
     let wanted = watch::Sender::new(AppRequirements { places: Some(places), ..AppRequirements::default() });
     let has_affinity = |it: &Value| !it["spec"]["template"]["spec"]["affinity"].is_null();
     tokio::select! {

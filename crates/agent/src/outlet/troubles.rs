@@ -1,13 +1,13 @@
 //! What an agent cannot write or read now, for its file under `/run` and its log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pubsub::{Publication, TopicRoot};
 use rustix::io::Errno;
-use step::Mono;
+use step::{LiteMap, Mono};
 use topics::{AgentTrouble, Trouble};
 use tracing::{error, info, warn};
 
@@ -31,7 +31,7 @@ struct TroubleBoard {
     clock: Clock,
     topic: Option<Publication<AgentTrouble>>,
     /// By subject.
-    all: BTreeMap<String, ReportedTrouble>,
+    all: LiteMap<String, ReportedTrouble>,
     /// The file is out of date.
     behind: bool,
     /// The failure to write the file was reported.
@@ -47,7 +47,7 @@ impl Troubles {
             topic_root: topic_root.clone(),
             clock,
             topic: None,
-            all: BTreeMap::new(),
+            all: LiteMap::new(),
             behind: true,
             mute: false,
         })));

@@ -4,11 +4,11 @@
 //!
 //! The latest values that the core has heard.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use agent::partitions::{Label, Partition, PartitionState, Partitions};
 use requester::{DeviceClustering, Hold, ProceedReason};
-use step::LogMessage;
+use step::{LiteMap, LogMessage};
 use topics::{
     BaseOsConfig, BaseOsStatus, ContentTreeStatus, GoTime, ImageWrite, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, OperationPause, ZbootStatus,
@@ -241,11 +241,11 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct UpdateFacts {
     pub(super) heard: BTreeSet<RequiredTopic>,
-    pub(super) configs: BTreeMap<String, BaseOsConfig>,
-    pub(super) trees: BTreeMap<String, ContentTreeStatus>,
+    pub(super) configs: LiteMap<String, BaseOsConfig>,
+    pub(super) trees: LiteMap<String, ContentTreeStatus>,
     pub(super) partitions: Partitions,
     pub(super) hold: Hold,
-    pub(super) test_complete: BTreeMap<Label, bool>,
+    pub(super) test_complete: LiteMap<Label, bool>,
     pub(super) last_boot: LastBootReport,
     pub(super) fallback_counter: Option<u32>,
     pub(super) counters: Counters,
@@ -255,11 +255,11 @@ impl UpdateFacts {
     pub(super) fn new(partitions: Partitions, counters: Counters, hold: Hold) -> Self {
         Self {
             heard: BTreeSet::new(),
-            configs: BTreeMap::new(),
-            trees: BTreeMap::new(),
+            configs: LiteMap::new(),
+            trees: LiteMap::new(),
             partitions,
             hold,
-            test_complete: BTreeMap::new(),
+            test_complete: LiteMap::new(),
             last_boot: LastBootReport::default(),
             fallback_counter: None,
             counters,
@@ -371,7 +371,7 @@ impl UpdateFacts {
     }
 }
 
-fn put<T>(map: &mut BTreeMap<String, T>, key: String, value: Option<T>) {
+fn put<T>(map: &mut LiteMap<String, T>, key: String, value: Option<T>) {
     match value {
         Some(value) => {
             map.insert(key, value);

@@ -5,11 +5,9 @@
 //! Journal: the partitions themselves and our own request file; a restart continues from these.
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
-
 use agent::partitions::{Label, PartitionState, Partitions};
 use requester::{Hold, completes};
-use step::{Core, FailurePause, Fault, LogMessage, Mono, planted};
+use step::{Core, FailurePause, Fault, LiteMap, LogMessage, Mono, planted};
 use topics::{BaseOsStatus, ContentTreeStatus, ImageWrite, Requester, ZbootStatus};
 
 use super::event::UpdateFacts;
@@ -73,8 +71,8 @@ pub(super) enum WithdrawState {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct PublishedTopics {
-    pub(super) zboot: BTreeMap<Label, ZbootStatus>,
-    pub(super) statuses: BTreeMap<String, BaseOsStatus>,
+    pub(super) zboot: LiteMap<Label, ZbootStatus>,
+    pub(super) statuses: LiteMap<String, BaseOsStatus>,
     pub(super) manager: Option<u32>,
     pub(super) write: Option<ImageWrite>,
 }

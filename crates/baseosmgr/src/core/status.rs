@@ -95,8 +95,11 @@ impl BaseOs {
 
     /// Statuses of images that are not wanted any more.
     pub(super) fn unpublish_gone(&mut self, effects: &mut Vec<Effect>) {
-        let gone = self.said.statuses.extract_if(.., |key, _| !self.facts.configs.contains_key(key));
-        effects.extend(gone.map(|(key, _)| Effect::Unpublish { key }));
+        self.said.statuses.retain(|key, _| {
+            let is_wanted = self.facts.configs.contains_key(key);
+            effects.extend((!is_wanted).then(|| Effect::Unpublish { key: key.clone() }));
+            is_wanted
+        });
     }
 
     fn zboot_status(&self, label: Label) -> ZbootStatus {

@@ -4,11 +4,10 @@
 //! applications by it, but per application at most once in [`GAP`]: a crash loop must not write all the time.
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::pods::AppPod;
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, LiteMap, Mono};
 use topics::ENClusterAppStatus;
 
 use super::app::App;
@@ -42,26 +41,26 @@ enum Ear {
 /// Applications, pods, and published statuses.
 #[derive(Debug, Default)]
 pub(super) struct AppTable {
-    pub(super) apps: BTreeMap<String, App>,
+    pub(super) apps: LiteMap<String, App>,
     /// All existing configs have been passed in.
     pub(super) read: bool,
     pub(super) node: Option<String>,
     /// As last received.
     pub(super) pods: Vec<AppPod>,
     ear: Ear,
-    said: BTreeMap<String, ENClusterAppStatus>,
+    said: LiteMap<String, ENClusterAppStatus>,
     /// Earliest time of the next publication.
-    quiet: BTreeMap<String, Mono>,
+    quiet: LiteMap<String, Mono>,
     /// When a failed withdrawal is tried again.
-    refused: BTreeMap<String, Mono>,
+    refused: LiteMap<String, Mono>,
     /// Statuses to publish; `None` to withdraw.
-    owed: BTreeMap<String, Option<ENClusterAppStatus>>,
+    owed: LiteMap<String, Option<ENClusterAppStatus>>,
 }
 
 impl AppTable {
     /// Starts with the statuses of an earlier run.
     pub(super) fn new(said: impl IntoIterator<Item = (String, ENClusterAppStatus)>) -> Self {
-        Self { said: said.into_iter().into_map(), ..Self::default() }
+        Self { said: said.into_iter().into_lite(), ..Self::default() }
     }
 
     pub(super) fn configured(&mut self, key: String, app: Option<App>) {
@@ -161,10 +160,10 @@ impl AppTable {
     }
 
     fn judge(&mut self) {
-        let mut owed = BTreeMap::new();
+        let mut owed = LiteMap::new();
         if self.read {
             let gone = self.said.keys().filter(|key| !self.apps.contains_key(*key));
-            owed.extend(gone.map(|key| (key.clone(), None)));
+            gone.map(|key| (key.clone(), None)).insert_into(&mut owed);
         }
         for (key, app) in &self.apps {
             let said = self.said.get(key);

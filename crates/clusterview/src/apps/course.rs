@@ -3,10 +3,10 @@
 //! Only containers of applications with this node as designated node. Marks are kept as long as their pod,
 //! also while it is not read. Source: D-K23. Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::pods::{AppPod, LogLine, LogRange};
-use step::{Inserted as _, Mono, SmallSort as _};
+use step::{Inserted as _, LiteMap, Mono, SmallSort as _};
 use topics::{AppLogMark, AppLogMarks};
 
 use super::app::{App, PodRole};
@@ -31,7 +31,7 @@ pub(super) struct Scene {
     apps: Option<BTreeSet<String>>,
     /// The existing pods, while known.
     pods: Option<BTreeSet<String>>,
-    runs: BTreeMap<LogSource, ContainerRun>,
+    runs: LiteMap<LogSource, ContainerRun>,
 }
 
 impl Scene {
@@ -43,7 +43,7 @@ impl Scene {
         Self {
             apps: book.read.then(|| book.apps.keys().cloned().collect()),
             pods: book.is_well().then(|| book.pods.iter().map(|pod| pod.uid.clone()).collect()),
-            runs: runs.into_map(),
+            runs: runs.into_lite(),
         }
     }
 }
@@ -70,9 +70,9 @@ fn containers<'a>(app: &App, pod: &'a AppPod) -> impl Iterator<Item = (&'a str, 
 
 #[derive(Debug, Default)]
 pub(super) struct LogCourse {
-    tracks: BTreeMap<LogSource, ContainerTrack>,
+    tracks: LiteMap<LogSource, ContainerTrack>,
     /// Marks of containers that are not read now.
-    resting: BTreeMap<LogSource, LogMark>,
+    resting: LiteMap<LogSource, LogMark>,
     scene: Scene,
     /// Applications whose marks on disk are out of date.
     changed: BTreeSet<String>,
@@ -92,7 +92,7 @@ impl LogCourse {
             };
             (source, LogMark::read(it.restarts, it.older, &it.moments))
         });
-        Self { resting: resting.into_map(), ..Self::default() }
+        Self { resting: resting.into_lite(), ..Self::default() }
     }
 
     pub(super) fn see(&mut self, now: Mono, scene: &Scene) {

@@ -5,10 +5,10 @@
 //! container have two writers: a line may follow one that is a few microseconds younger. The API server takes
 //! whole seconds, so its repetitions are removed here. Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
-use step::{Inserted as _, SmallSort as _};
+use step::{Inserted as _, LiteMap, SmallSort as _};
 use topics::{AppLogMoment, GoTime};
 
 /// Number of moments kept.
@@ -71,7 +71,7 @@ impl LogMark {
 /// Finds the new lines of one reading.
 #[derive(Debug)]
 pub(super) struct Sieve {
-    left: BTreeMap<Timestamp, u32>,
+    left: LiteMap<Timestamp, u32>,
     floor: Option<Timestamp>,
     /// A known line was met: it is the log that the mark is of.
     pub(super) anchored: bool,
@@ -80,7 +80,7 @@ pub(super) struct Sieve {
 impl Sieve {
     pub(super) fn of(mark: &LogMark) -> Self {
         let floor = mark.oldest().filter(|_| mark.older);
-        Self { left: mark.moments.iter().copied().into_map(), floor, anchored: false }
+        Self { left: mark.moments.iter().copied().into_lite(), floor, anchored: false }
     }
 
     /// Whether the next line of the log, written then, is new.

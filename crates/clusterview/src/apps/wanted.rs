@@ -3,9 +3,9 @@
 //! Not here: how they get it (`consoles`, `networks`, `places`). Unknown is `None`: nothing is removed for
 //! lack of an answer. Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 use topics::Affinity;
 
 use super::app::{App, PodRole};
@@ -14,11 +14,11 @@ use super::app_table::AppTable;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppRequirements {
     /// Consoles of machines that run here, by application.
-    pub consoles: Option<BTreeMap<String, Console>>,
+    pub consoles: Option<LiteMap<String, Console>>,
     /// Ethernet ports of native applications with this designated node.
     pub ports: Option<BTreeSet<String>>,
     /// Affinity of machines with this designated node, by replica set.
-    pub places: Option<BTreeMap<String, Affinity>>,
+    pub places: Option<LiteMap<String, Affinity>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,15 +37,15 @@ impl AppRequirements {
         let designated =
             |native: bool| table.apps.values().filter(move |it| it.designated && it.native == native);
         let ports = designated(true).flat_map(|it| it.ports.iter().cloned()).collect();
-        let places = designated(false).map(|it| (it.name.clone(), it.affinity)).into_map();
+        let places = designated(false).map(|it| (it.name.clone(), it.affinity)).into_lite();
         Self { consoles: consoles(table, before), ports: Some(ports), places: Some(places) }
     }
 }
 
-fn consoles(table: &AppTable, before: &AppRequirements) -> Option<BTreeMap<String, Console>> {
+fn consoles(table: &AppTable, before: &AppRequirements) -> Option<LiteMap<String, Console>> {
     let apps = || table.apps.iter().filter(|(_, app)| app.console && !app.native);
     if apps().next().is_none() {
-        return Some(BTreeMap::new());
+        return Some(LiteMap::new());
     }
     if !table.is_well() {
         // Without pods nothing is opened, but unwanted ones are closed.
@@ -65,7 +65,7 @@ fn consoles(table: &AppTable, before: &AppRequirements) -> Option<BTreeMap<Strin
         });
         Some((key.clone(), Console { machine: machine.max()?, port }))
     };
-    Some(apps().filter_map(console).into_map())
+    Some(apps().filter_map(console).into_lite())
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
 
     fn machines(table: &AppTable, before: &AppRequirements) -> Option<Vec<String>> {
         let consoles = AppRequirements::of(table, before).consoles?;
-        Some(consoles.into_values().map(|it| format!("{} {}", it.machine, it.port)).collect())
+        Some(consoles.values().map(|it| format!("{} {}", it.machine, it.port)).collect())
     }
 
     #[test]

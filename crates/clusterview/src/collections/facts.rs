@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use kubeapi::nodes::Node;
+use step::LiteMap;
 
 /// Objects by namespace and name; the namespace is empty where there is none.
-pub type ObjectTable<T> = BTreeMap<(String, String), T>;
+pub type ObjectTable<T> = LiteMap<(String, String), T>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterFacts {

@@ -3,10 +3,10 @@
 //! Not here: reading them (`follow`). A failing part keeps its content for [`LAST_GOOD`], then it is empty:
 //! older content would be taken for current. Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, LiteMap, Mono};
 
 /// How long the content of a part outlives its last good call.
 pub const LAST_GOOD: Duration = Duration::from_secs(300);
@@ -46,7 +46,7 @@ pub enum CollectionState {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parts {
-    known: BTreeMap<Collection, CollectionState>,
+    known: LiteMap<Collection, CollectionState>,
     expired: BTreeSet<Collection>,
 }
 

@@ -5,7 +5,6 @@
 //! file once a second, and at its content only while it runs no proxy: to change a console the file is removed, its
 //! port closes, and then it is written. Source: D-V1 to D-V6.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::time::Duration;
 use agent::{AgentContext, Clock, Error};
 use pubsub::{TopicRoot, store};
 use serde::Deserialize;
-use step::Mono;
+use step::{LiteMap, Mono};
 use tokio::sync::watch;
 use topics::{VmiVnc, go_json};
 use tracing::{info, warn};
@@ -66,7 +65,7 @@ impl ConsoleFileHistory {
     fn decide(
         &mut self,
         now: Mono,
-        wanted: &BTreeMap<String, Console>,
+        wanted: &LiteMap<String, Console>,
         seen: &ConsoleFileState,
         machine: &impl HostProbe,
     ) -> ConsoleAction {
@@ -106,7 +105,7 @@ impl ConsoleFileHistory {
 }
 
 /// For a file without an edgeview process.
-fn own(wanted: &BTreeMap<String, Console>, console: &VmiVnc, machine: &impl HostProbe) -> ConsoleAction {
+fn own(wanted: &LiteMap<String, Console>, console: &VmiVnc, machine: &impl HostProbe) -> ConsoleAction {
     match wanted.get(&console.app_uuid) {
         Some(app) if *console == file(&console.app_uuid, app) => ConsoleAction::Rest,
         None if console.app_uuid.is_empty() && wanted.is_empty() => ConsoleAction::Rest,
@@ -246,7 +245,7 @@ impl ConsoleTask {
     fn turn(
         &self,
         claim: &mut ConsoleFileHistory,
-        wanted: &BTreeMap<String, Console>,
+        wanted: &LiteMap<String, Console>,
         clock: Clock,
     ) -> Result<ConsoleAction, pubsub::Error> {
         let (bytes, seen) = look(&self.path)?;

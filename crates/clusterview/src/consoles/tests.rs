@@ -26,7 +26,7 @@ fn at(secs: u64) -> Mono {
     Mono::START + Duration::from_secs(secs)
 }
 
-fn wanted(apps: &[&str]) -> BTreeMap<String, Console> {
+fn wanted(apps: &[&str]) -> LiteMap<String, Console> {
     let console = || Console { machine: "ubuntu-b3e2f-0ab1cd".to_owned(), port: 5901 };
     apps.iter().map(|it| ((*it).to_owned(), console())).collect()
 }
@@ -42,7 +42,7 @@ fn console(machine: &str, port: u32, app: &str, pid: i64) -> ConsoleFileState {
 
 /// Decisions after a long time, without and with a claim.
 fn decided(seen: &ConsoleFileState, fake: &Fake) -> (ConsoleAction, ConsoleAction) {
-    let decide = |wanted: &BTreeMap<String, Console>| {
+    let decide = |wanted: &LiteMap<String, Console>| {
         let mut claim = ConsoleFileHistory::default();
         claim.decide(at(0), wanted, seen, fake);
         claim.decide(at(100), wanted, seen, fake)
@@ -52,7 +52,7 @@ fn decided(seen: &ConsoleFileState, fake: &Fake) -> (ConsoleAction, ConsoleActio
 
 #[test]
 fn e7_every_row_of_the_claim_table() {
-    let our_file = file(OURS, &wanted(&[OURS])[OURS]);
+    let our_file = file(OURS, wanted(&[OURS]).get(OURS).unwrap());
     let vm = "ubuntu-b3e2f-0ab1cd";
     let open = |ports: &[u32], pids: &[i64]| Fake { open: ports.to_vec(), alive: pids.to_vec() };
     let (rest, remove, write) = (ConsoleAction::Rest, ConsoleAction::Remove, ConsoleAction::Write(our_file));

@@ -3,10 +3,8 @@
 //! Lists are sorted by name, so that equal content compares equal; an empty one is absent, as in the reference. Pure:
 //! no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
-
 use kubeapi::nodes::Node;
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 use topics::{
     GoTime, KubeClusterInfo, KubeNodeInfo, KubeNodeStatus, KubePodInfo, KubePodNameSpaceInfo, KubePodStatus,
     KubeStorageInfo, KubeVmiInfo, KubeVmiStatus, KubeVolumeInfo, KubeVolumeReplicaInfo, NodeAdmission,
@@ -114,7 +112,7 @@ fn vm(name: &str, fact: &Vm) -> KubeVmiInfo {
 }
 
 fn namespaces(facts: &ClusterFacts) -> impl Iterator<Item = KubePodNameSpaceInfo> {
-    let mut counted: BTreeMap<&str, KubePodNameSpaceInfo> = BTreeMap::new();
+    let mut counted: LiteMap<&str, KubePodNameSpaceInfo> = LiteMap::new();
     for ((namespace, _), pod) in &facts.pods {
         let counts = counted.entry(namespace).or_default();
         counts.pod_count += 1;
@@ -195,27 +193,27 @@ fn transition(facts: &ClusterFacts) -> GoTime {
 }
 
 struct Index<'a> {
-    volumes: BTreeMap<&'a str, &'a crate::collections::Volume>,
-    replicas: BTreeMap<&'a str, Vec<(&'a str, &'a Replica)>>,
-    engines: BTreeMap<&'a str, &'a EngineFact>,
-    snapshot_bytes: BTreeMap<&'a str, u64>,
+    volumes: LiteMap<&'a str, &'a crate::collections::Volume>,
+    replicas: LiteMap<&'a str, Vec<(&'a str, &'a Replica)>>,
+    engines: LiteMap<&'a str, &'a EngineFact>,
+    snapshot_bytes: LiteMap<&'a str, u64>,
 }
 
 impl<'a> Index<'a> {
     fn of(facts: &'a ClusterFacts) -> Self {
-        let mut replicas: BTreeMap<&str, Vec<(&str, &Replica)>> = BTreeMap::new();
+        let mut replicas: LiteMap<&str, Vec<(&str, &Replica)>> = LiteMap::new();
         for ((_, name), replica) in facts.replicas.iter().filter(|(_, replica)| replica.placed) {
             replicas.entry(&replica.volume).or_default().push((name, replica));
         }
-        let mut snapshot_bytes: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut snapshot_bytes: LiteMap<&str, u64> = LiteMap::new();
         for snapshot in facts.snapshots.values() {
             let sum = snapshot_bytes.entry(&snapshot.volume).or_default();
             *sum = sum.saturating_add(snapshot.bytes);
         }
         Self {
-            volumes: facts.volumes.iter().map(|((_, name), volume)| (name.as_str(), volume)).into_map(),
+            volumes: facts.volumes.iter().map(|((_, name), volume)| (name.as_str(), volume)).into_lite(),
             replicas,
-            engines: facts.engines.iter().map(|((_, name), engine)| (name.as_str(), engine)).into_map(),
+            engines: facts.engines.iter().map(|((_, name), engine)| (name.as_str(), engine)).into_lite(),
             snapshot_bytes,
         }
     }
@@ -338,8 +336,12 @@ mod tests {
         (namespace.to_owned(), name.to_owned())
     }
 
+    fn one<T>(key: (String, String), fact: T) -> LiteMap<(String, String), T> {
+        LiteMap::from_iter([(key, fact)])
+    }
+
     fn only_node(fact: Node, member: bool) -> KubeNodeInfo {
-        let facts = ClusterFacts { nodes: [(key("", "n1"), fact)].into(), ..ClusterFacts::default() };
+        let facts = ClusterFacts { nodes: one(key("", "n1"), fact), ..ClusterFacts::default() };
         fold(&facts, StatsView { member, longhorn: true }).nodes.unwrap().remove(0)
     }
 
@@ -392,15 +394,14 @@ mod tests {
             },
         };
         let facts = ClusterFacts {
-            pods: [
+            pods: LiteMap::from_iter([
                 (key("eve-kube-app", "web-b"), pod("Running", true)),
                 (key("eve-kube-app", "virt-launcher-web-a"), pod("Running", true)),
                 (key("eve-kube-app", "web-a"), pod("Failed", true)),
                 (key("shop", "x"), pod("Succeeded", false)),
                 (key("shop", "y"), pod("Pending", false)),
                 (key("shop", "z"), pod("Unknown", false)),
-            ]
-            .into(),
+            ]),
             ..ClusterFacts::default()
         };
         let info = fold(&facts, StatsView { member: true, longhorn: true });
@@ -476,7 +477,7 @@ mod tests {
             let sets = sets.iter().enumerate();
             let facts = ClusterFacts {
                 daemon_sets: sets.map(|(at, (ready, of))| set(&format!("s{at}"), *ready, *of)).collect(),
-                storage_nodes: [(volume_key("n"), StorageNode { disk_unschedulable: full })].into(),
+                storage_nodes: one(volume_key("n"), StorageNode { disk_unschedulable: full }),
                 ..ClusterFacts::default()
             };
             assert_eq!(fold_storage(&facts).health.number(), i8::try_from(number).unwrap(), "{facts:?}");
@@ -486,18 +487,17 @@ mod tests {
     #[test]
     fn the_time_is_when_a_pod_of_the_last_set_last_became_ready() {
         let facts = ClusterFacts {
-            daemon_sets: [set("a", 1, 1), set("b", 2, 2)].into(),
-            pods: [
+            daemon_sets: LiteMap::from_iter([set("a", 1, 1), set("b", 2, 2)]),
+            pods: LiteMap::from_iter([
                 ready_pod("p1", "a", "2026-03-14T12:00:00Z"),
                 ready_pod("p2", "b", "2026-03-14T09:00:00Z"),
                 ready_pod("p3", "b", "2026-03-14T09:30:00Z"),
                 ready_pod("p4", "b", "not ready"),
-            ]
-            .into(),
+            ]),
             ..ClusterFacts::default()
         };
         assert_eq!(fold_storage(&facts).transition_time.rfc3339(), "2026-03-14T09:30:00Z");
-        assert!(fold_storage(&ClusterFacts { pods: [].into(), ..facts }).transition_time.is_zero());
+        assert!(fold_storage(&ClusterFacts { pods: LiteMap::new(), ..facts }).transition_time.is_zero());
     }
 
     fn volume(robustness: &str, replicas: &[(&str, &str)]) -> ClusterFacts {
@@ -519,15 +519,13 @@ mod tests {
             ..EngineFact::default()
         };
         ClusterFacts {
-            claims: [(
+            claims: LiteMap::from_iter([(
                 volume_key("0c1d-pvc-0"),
                 ClaimFact { volume: "v".to_owned(), ..ClaimFact::default() },
-            )]
-            .into(),
-            volumes: [(volume_key("v"), Volume { robustness: robustness.to_owned(), ..Volume::default() })]
-                .into(),
+            )]),
+            volumes: one(volume_key("v"), Volume { robustness: robustness.to_owned(), ..Volume::default() }),
             replicas: replicas.iter().enumerate().map(replica).collect(),
-            engines: [(volume_key("e"), engine)].into(),
+            engines: one(volume_key("e"), engine),
             ..ClusterFacts::default()
         }
     }

@@ -1,7 +1,6 @@
 //! What a node does for services, consoles, networks and places of applications. The consumer of consoles behaves like the
 //! kube container: it looks once a second, at the content only while it has no proxy.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use clusterview::{networks, places, services};
 use kubesim::ScriptedFault;
 use pubsub::store;
 use serde_json::{Value, json};
+use step::Inserted as _;
 use tokio::sync::watch;
 use topics::{Affinity, KubeUserServices, VmiVnc, go_json};
 
@@ -85,7 +85,7 @@ impl Bench {
         let console = |(app, machine, port): &(&str, &str, u16)| {
             ((*app).to_owned(), Console { machine: (*machine).to_owned(), port: *port })
         };
-        let consoles: BTreeMap<_, _> = apps.iter().map(console).collect();
+        let consoles = apps.iter().map(console).into_lite();
         self.wanted.send_replace(AppRequirements { consoles: Some(consoles), ..AppRequirements::default() });
     }
 

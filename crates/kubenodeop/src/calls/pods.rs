@@ -24,6 +24,7 @@ use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
 use kubeapi::slim::{Known, Pod, is_ready, ready_of_pod};
 use kubeapi::watch::{List, WatchScope};
+use step::{Inserted as _, LiteMap};
 
 /// Kubernetes puts this on the kubelet's images of static pods.
 pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -43,10 +44,10 @@ pub async fn list(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodFacts>,
 /// `DaemonSet`s that were there when they were looked up, by namespace and name with their UIDs: in one attempt each is
 /// looked up once, as the pods of one that is deleted go with it.
 #[derive(Debug, Default)]
-pub(crate) struct AliveSets(Mutex<BTreeMap<(String, String), Option<String>>>);
+pub(crate) struct AliveSets(Mutex<LiteMap<(String, String), Option<String>>>);
 
 impl AliveSets {
-    fn held(&self) -> MutexGuard<'_, BTreeMap<(String, String), Option<String>>> {
+    fn held(&self) -> MutexGuard<'_, LiteMap<(String, String), Option<String>>> {
         // Each entry is whole, even if a task panicked while it was written.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,7 +76,7 @@ pub(crate) async fn list_beside(
         .try_collect()
         .await?;
     let mut alive = known.held();
-    alive.extend(found);
+    found.into_iter().insert_into(&mut alive);
     Ok(List { items: pods.items.iter().map(|pod| looked_up(pod, &alive)).collect(), version: pods.version })
 }
 
@@ -113,7 +114,7 @@ fn daemon_set(pod: &Pod) -> Option<((String, String), &str)> {
 }
 
 /// The facts about a pod. Its `DaemonSet` is looked for among those `alive`, by namespace and name with their UIDs.
-pub(crate) fn looked_up(pod: &Pod, alive: &BTreeMap<(String, String), Option<String>>) -> PodFacts {
+pub(crate) fn looked_up(pod: &Pod, alive: &LiteMap<(String, String), Option<String>>) -> PodFacts {
     let mut facts = facts(pod);
     if let Some((key, uid)) = daemon_set(pod) {
         let there = alive.get(&key).is_some_and(|found| found.as_deref() == Some(uid));
@@ -404,7 +405,7 @@ mod tests {
     fn of_group(kind: &str, version: &str) -> PodFacts {
         let mut pod = owned("a", kind, "d");
         pod["metadata"]["ownerReferences"][0]["apiVersion"] = json!(version);
-        looked_up(&serde_json::from_value(pod).unwrap(), &BTreeMap::new())
+        looked_up(&serde_json::from_value(pod).unwrap(), &LiteMap::new())
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! a crash, and no number of replicas is touched. A patch carries the version that was read, so that nothing of others is
 //! written over. Not here: when (`engine`). Source: the Kubernetes page "Deployments" on `maxSurge` and `maxUnavailable`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use kube::api::{GetParams, Patch};
 use kube::core::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use step::named;
+use step::{LiteMap, named};
 
 use crate::calls::pods::facts;
 use crate::calls::{budgets, unhealthy_pods};
@@ -318,8 +318,8 @@ pub(crate) async fn foreseen(
     rule: SurgeRule,
     pods: &[Pod],
     closed: impl Fn(&str) -> bool,
-) -> Result<BTreeMap<PodUid, String>, Error> {
-    let mut found = BTreeMap::new();
+) -> Result<LiteMap<PodUid, String>, Error> {
+    let mut found = LiteMap::new();
     if rule == SurgeRule::Never {
         return Ok(found);
     }

@@ -4,11 +4,11 @@
 //! `VolumeAttachment`. An attachment counts until its object is gone: the attacher removes it after the volume
 //! has been detached. The volume itself cannot go before, the attacher's finalizer holds it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 use tokio::time::sleep;
 
 use kubeapi::ApiClient;
@@ -99,19 +99,19 @@ pub(crate) fn volume_scope() -> WatchScope {
 }
 
 /// Volume by volume the claim that it is bound to.
-pub(crate) fn bound(volumes: &[PersistentVolume]) -> BTreeMap<String, ClaimName> {
+pub(crate) fn bound(volumes: &[PersistentVolume]) -> LiteMap<String, ClaimName> {
     let claim = |volume: &PersistentVolume| {
         let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
         Some((volume.metadata.name.clone()?, (claim.namespace.clone()?, claim.name.clone()?)))
     };
-    volumes.iter().filter_map(claim).into_map()
+    volumes.iter().filter_map(claim).into_lite()
 }
 
 /// The facts about an attachment to `node` of one of the volumes `bound`.
 pub(crate) fn facts(
     attachment: &VolumeAttachment,
     node: &NodeName,
-    bound: &BTreeMap<String, ClaimName>,
+    bound: &LiteMap<String, ClaimName>,
 ) -> Option<AttachmentFacts> {
     let here = attachment.spec.node_name == node.as_str();
     let volume = attachment.spec.source.persistent_volume_name.as_ref().filter(|_| here)?;
@@ -161,7 +161,7 @@ pub async fn unmounted(
     }
     let volumes = volume_scope().list_all::<PersistentVolume>(cluster).await?.items;
     let here = bound(&volumes).into_iter().filter(|(volume, _)| devices.contains(volume));
-    let here: BTreeMap<ClaimName, String> = here.map(|(volume, claim)| (claim, volume)).into_map();
+    let here: LiteMap<ClaimName, String> = here.map(|(volume, claim)| (claim, volume)).into_lite();
     let of = |it: PodFacts| {
         let mut claims = it.claims.iter().map(|claim| (it.pod.namespace.clone(), claim.clone()));
         let volume = claims.find_map(|claim| here.get(&claim))?.clone();

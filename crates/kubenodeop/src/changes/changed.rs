@@ -233,7 +233,7 @@ mod tests {
     fn watched() -> WatchedBlockers {
         let known = budgets::facts(&serde_json::from_value(budget(0, 2, "1")).unwrap());
         WatchedBlockers {
-            budgets: [("shop".to_owned(), vec![known])].into(),
+            budgets: [("shop".to_owned(), vec![known])].into_iter().collect(),
             node: Some(NodeMark { unschedulable: Some(true), ready: false }),
             volumes: [("va-1".to_owned(), "shop/data (pv pv-1)".to_owned())].into(),
             ..WatchedBlockers::default()

@@ -2,7 +2,7 @@
 //!
 //! Not here: calls (`drain`), how a watch survives (`watch`). No stream ends; dropping one closes its connection.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::stream::{BoxStream, StreamExt};
 use kubeapi::slim::NodeObject;
@@ -19,6 +19,7 @@ use kubeapi::nodes::NO_NODE;
 use kubeapi::reply::Reply;
 use kubeapi::slim::{Pod, PodDisruptionBudget};
 use kubeapi::watch::{Manner, ObjectMirror, Update, follow_from};
+use step::LiteMap;
 
 /// A pod of which nothing but the facts is kept: of a list of thousands no two whole objects are in memory at the
 /// same time.
@@ -84,7 +85,7 @@ pub(crate) fn budget_events(cluster: &ApiClient, namespace: String, seed: u64) -
         |it: PodDisruptionBudget| (it.metadata.name.clone().unwrap_or_default(), Some(budgets::facts(&it)));
     let scope = budgets::scope(&namespace);
     ObjectMirror::open(cluster, scope, Manner::default(), seed, keep)
-        .changes(move |known: &BTreeMap<_, BudgetFacts>| Event::Budgets {
+        .changes(move |known: &LiteMap<_, BudgetFacts>| Event::Budgets {
             namespace: namespace.clone(),
             budgets: known.values().cloned().collect(),
         })

@@ -16,19 +16,20 @@ use crate::plan::budget::{BudgetFacts, GuardedPod};
 use crate::storage::{Cause, StorageView, VolumeState};
 use kubeapi::names::PodUid;
 use kubeapi::reply::RefusedBy;
+use step::{Inserted as _, LiteMap};
 
 /// What is known of the things that held an attempt up. Empty parts are not watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WatchedBlockers {
     /// Pods as they were.
-    pub pods: BTreeMap<PodUid, PodFacts>,
+    pub pods: LiteMap<PodUid, PodFacts>,
     /// By namespace, all budgets there, as far as they were followed.
-    pub budgets: BTreeMap<String, Vec<BudgetFacts>>,
+    pub budgets: LiteMap<String, Vec<BudgetFacts>>,
     pub node: Option<NodeMark>,
     /// The volumes that are still attached: the name of the attachment, and the volume for a person.
     pub volumes: BTreeMap<String, String>,
     /// Volumes whose last healthy copy was here: the name in Longhorn, and why there was no other.
-    pub last_copies: BTreeMap<String, Cause>,
+    pub last_copies: LiteMap<String, Cause>,
     /// The state of the storage could not be read.
     pub storage_unknown: bool,
     pub machines: Option<WatchedMachines>,
@@ -74,7 +75,7 @@ impl From<&NodeFacts> for NodeMark {
 impl WatchedBlockers {
     #[must_use]
     pub fn with_pods<'a>(mut self, pods: impl IntoIterator<Item = &'a PodFacts>) -> Self {
-        self.pods.extend(pods.into_iter().map(|facts| (facts.pod.uid.clone(), facts.clone())));
+        pods.into_iter().map(|facts| (facts.pod.uid.clone(), facts.clone())).insert_into(&mut self.pods);
         self
     }
 
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn d16_a_budget_wakes_by_room_or_shape_and_not_by_a_flapping_count() {
         let watched = WatchedBlockers {
-            budgets: [("shop".to_owned(), vec![budget(0)])].into(),
+            budgets: [("shop".to_owned(), vec![budget(0)])].into_iter().collect(),
             ..WatchedBlockers::default()
         };
         let named = BudgetFacts { name: "api".to_owned(), ..budget(0) };

@@ -2,10 +2,10 @@
 //!
 //! Not here: what follows for a pod (`pod_table`). Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use step::{Inserted as _, Mono};
+use step::{Inserted as _, LiteMap, Mono};
 
 use super::words::Effect;
 use crate::plan::PodFacts;
@@ -28,7 +28,7 @@ const SHARED_DOUBLINGS: u32 = 3;
 /// Namespaces in which a budget has held a pod.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceBudgets {
-    all: BTreeMap<String, Space>,
+    all: LiteMap<String, Space>,
     /// When to look next at what hinders a budget.
     due: Option<Mono>,
     /// That may be another time by now: nobody walks over a thousand budgets at each event.
@@ -42,7 +42,7 @@ struct Space {
     /// `None` while they have not been heard of.
     budgets: Option<Budgets>,
     /// Budgets that hold a pod, or have held one, by name.
-    holding: BTreeMap<String, Inspection>,
+    holding: LiteMap<String, Inspection>,
 }
 
 /// What is known of the pods that keep one budget from having room.
@@ -115,7 +115,7 @@ impl NamespaceBudgets {
         if self.all.contains_key(namespace) {
             return false;
         }
-        let space = Space { followed: now, told: false, budgets: None, holding: BTreeMap::new() };
+        let space = Space { followed: now, told: false, budgets: None, holding: LiteMap::new() };
         self.all.insert(namespace.to_owned(), space);
         true
     }
@@ -127,11 +127,11 @@ impl NamespaceBudgets {
     }
 
     /// All budgets, by namespace, as far as they are known.
-    pub(super) fn known(&self) -> BTreeMap<String, Vec<BudgetFacts>> {
+    pub(super) fn known(&self) -> LiteMap<String, Vec<BudgetFacts>> {
         let known = |(namespace, space): (&String, &Space)| {
             Some((namespace.clone(), space.budgets.as_ref()?.all().to_vec()))
         };
-        self.all.iter().filter_map(known).into_map()
+        self.all.iter().filter_map(known).into_lite()
     }
 
     /// Takes the budgets of a namespace as they are now, and gives those of before, if they were known.

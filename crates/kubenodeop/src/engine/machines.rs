@@ -5,13 +5,12 @@
 //! are kept. Not here: what is done about one machine (`machines::rules`), calls (`machines::kubevirt`), the cordon and
 //! the end of the attempt (`attempt`). Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::pace::Pace;
 use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
-use step::{Mono, SmallSort as _, say};
+use step::{LiteMap, Mono, SmallSort as _, say};
 use topics::{Blocker, MachineProgress, number};
 
 use super::storage::LastCopyGuard;
@@ -48,8 +47,8 @@ pub(super) struct MachineTable {
     looks: Looks,
     looked: Option<Mono>,
     pace: Pace,
-    tracks: BTreeMap<PodUid, MachineTrack>,
-    left: BTreeMap<PodRef, String>,
+    tracks: LiteMap<PodUid, MachineTrack>,
+    left: LiteMap<PodRef, String>,
     /// Launchers that were on the node at the beginning.
     launchers: Vec<PodRef>,
     /// Looks that failed in a row, and why the last one did, and since when.
@@ -233,7 +232,7 @@ impl MachineTable {
     pub(super) fn act(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Looks::Due(look) = self.looks else { return };
         let mut free = AT_ONCE.saturating_sub(self.tracks.values().filter(|it| it.busy).count());
-        for track in self.tracks.values_mut().filter(|it| !it.busy && it.not_before <= now) {
+        for (_, track) in self.tracks.iter_mut().filter(|(_, it)| !it.busy && it.not_before <= now) {
             if free > 0
                 && self.trouble.is_none()
                 && let Some(act) = track.decision.act.take()

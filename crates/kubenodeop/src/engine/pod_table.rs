@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use step::{Inserted as _, Mono, say};
+use step::{Inserted as _, LiteMap, Mono, say};
 
 use super::budgets::NamespaceBudgets;
 use super::storage::StorageNeeds;
@@ -45,7 +45,7 @@ pub(super) struct PodTable {
     /// Since when pods are asked to leave that an attempt of this boot had asked before.
     marks: BTreeMap<String, u64>,
     /// The claims of pods that stay here.
-    pub(super) stays: BTreeMap<PodUid, BTreeSet<ClaimName>>,
+    pub(super) stays: LiteMap<PodUid, BTreeSet<ClaimName>>,
     pub(super) needs: StorageNeeds,
     /// Pods that a person has kept, by the end of that.
     pub(super) holds: BTreeSet<(Mono, PodUid)>,
@@ -56,7 +56,7 @@ pub(super) struct PodTable {
     /// Since when the kubelet does not report, and what the node says of it.
     pub(super) silent: Option<(Mono, String)>,
     /// Answers to the calls, counted.
-    pub(super) replies: BTreeMap<&'static str, u32>,
+    pub(super) replies: LiteMap<&'static str, u32>,
     /// Deployments that were asked for a second copy, as `shop/web`.
     pub(super) surged: BTreeSet<String>,
     /// Pods that a rule has had deleted.
@@ -513,7 +513,7 @@ impl PodTable {
     /// the server is not asked in a circle.
     pub(super) fn budgets(&mut self, now: Mono, namespace: &str, after: Vec<BudgetFacts>) {
         let before = self.spaces.set(now, namespace, after);
-        let (mut taken, mut holding) = (BTreeMap::<String, i32>::new(), BTreeSet::new());
+        let (mut taken, mut holding) = (LiteMap::<String, i32>::new(), BTreeSet::new());
         let mut shared = BTreeSet::new();
         for uid in self.book.held_in(namespace) {
             let Some(track) = self.book.get(&uid) else { continue };

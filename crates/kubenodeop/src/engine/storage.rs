@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kubeapi::names::{PASS_ANNOTATION, listed};
-use step::{Inserted as _, Mono, SmallSort as _};
+use step::{Inserted as _, LiteMap, Mono, SmallSort as _};
 use topics::{Blocker, DrainMarks, StorageWait};
 
 use super::words::{AttemptRules, CallFailure, Effect, Limit, LimitAction};
@@ -53,7 +53,7 @@ pub(crate) struct LastCopyGuard {
     /// Why what was seen last is not what is.
     pub(super) trouble: Option<CallFailure>,
     /// Volumes of which another copy was asked for in this attempt.
-    asked: BTreeMap<String, CopyRequest>,
+    asked: LiteMap<String, CopyRequest>,
     over: bool,
     moved: BTreeSet<String>,
 }
@@ -148,7 +148,7 @@ impl LastCopyGuard {
             VolumeState::LastCopy(cause) => Some((it.volume.clone(), cause.clone())),
             VolumeState::Safe | VolumeState::Faulted | VolumeState::Unknown => None,
         };
-        let last_copies = self.last().filter_map(of).into_map();
+        let last_copies = self.last().filter_map(of).into_lite();
         WatchedBlockers { last_copies, storage_unknown: self.trouble.is_some(), ..WatchedBlockers::default() }
     }
 
@@ -344,15 +344,15 @@ impl LastCopyGuard {
     }
 
     /// Claims whose users stay for now, each with why.
-    fn in_use(&self) -> BTreeMap<ClaimName, (BlockCode, String)> {
-        let Some(look) = self.look().filter(|_| !self.goes_on()) else { return BTreeMap::new() };
+    fn in_use(&self) -> LiteMap<ClaimName, (BlockCode, String)> {
+        let Some(look) = self.look().filter(|_| !self.goes_on()) else { return LiteMap::new() };
         let of = |it: &VolumeFinding| {
             let (code, text) = it.keeps_user(&look.policy)?;
             let refused = it.state == VolumeState::LastCopy(Cause::Enough)
                 && matches!(self.asked.get(&it.volume), Some(CopyRequest::Failed(..)));
             Some((it.claim.clone(), (if refused { BlockCode::LastCopy } else { code }, text)))
         };
-        look.findings.iter().filter(|it| !it.is_passed(&self.pass)).filter_map(of).into_map()
+        look.findings.iter().filter(|it| !it.is_passed(&self.pass)).filter_map(of).into_lite()
     }
 
     /// Why who uses one of these claims is not ended now, in code and words; before the storage is known it waits for that.
@@ -389,11 +389,11 @@ pub(super) struct StorageNeeds {
     /// Nothing is known of the storage yet: pods with volumes stay for the moment.
     unknown: bool,
     /// Claims whose pods stay for now, and why, in code and words.
-    claims: BTreeMap<ClaimName, (BlockCode, String)>,
+    claims: LiteMap<ClaimName, (BlockCode, String)>,
     /// Why instance managers stay for now: copies are made from what runs in them.
     managers: Option<String>,
     /// For each instance manager: why its budget is closed, and what opens it.
-    budgets: BTreeMap<String, ClosedBudget>,
+    budgets: LiteMap<String, ClosedBudget>,
     /// Instance managers that stay with what passes, and why.
     staying: BTreeMap<String, String>,
 }

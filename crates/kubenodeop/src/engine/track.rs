@@ -10,7 +10,7 @@ use std::time::Duration;
 use kubeapi::names::PodUid;
 use kubeapi::pace::Pace;
 use kubeapi::reply::{Reply, ReplyClass};
-use step::{Inserted as _, Mono, SmallSort as _};
+use step::{Inserted as _, LiteMap, Mono, SmallSort as _};
 use topics::PodCounts;
 
 use crate::calls::remove::RemovalCall;
@@ -300,13 +300,13 @@ type AskOrder = (Tier, u32, i32, PodUid);
 /// The pods, and the indexes over them.
 #[derive(Debug, Default)]
 pub(super) struct PodIndex {
-    pods: BTreeMap<PodUid, PodTrack>,
+    pods: LiteMap<PodUid, PodTrack>,
     /// By state; those that a rule lets stay do not count.
     pub(super) counts: PodCounts,
     /// Evictions that the server has accepted.
     pub(super) evicted: u32,
     /// Pods on the node by tier, refused ones included.
-    tiers: BTreeMap<Tier, u32>,
+    tiers: LiteMap<Tier, u32>,
     active: u32,
     pub(super) asking: usize,
     /// Namespaces in which a [`RemovalCall::Remove`] is under way.

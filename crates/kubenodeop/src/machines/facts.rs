@@ -5,7 +5,6 @@
 //! The volumes of Longhorn that virtual machines use, and how each is. Read only for machines that have one and of
 //! which it matters.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use futures::future::try_join;
@@ -17,7 +16,7 @@ use kubeapi::slim::PersistentVolume;
 use kubeapi::slim::longhorn::{Engine, Volume, scope};
 use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
-use step::{Inserted as _, SmallSort as _};
+use step::{Inserted as _, LiteMap, SmallSort as _};
 
 use super::{
     ASKED, EvictionStrategy, Launcher, MachineOwner, MachinePolicy, Migratable, Migration, MigrationRequest,
@@ -371,10 +370,10 @@ pub(super) fn names(
 }
 
 /// All volumes of Longhorn, by name; none without it.
-pub(super) async fn read(cluster: &ApiClient) -> Result<BTreeMap<String, MachineDisk>, Error> {
+pub(super) async fn read(cluster: &ApiClient) -> Result<LiteMap<String, MachineDisk>, Error> {
     let (volumes, engines) = (scope("volumes"), scope("engines"));
     let all = try_join(volumes.list_all::<Volume>(cluster), engines.list_all::<Engine>(cluster)).await;
-    let Some((volumes, engines)) = found(all)? else { return Ok(BTreeMap::new()) };
+    let Some((volumes, engines)) = found(all)? else { return Ok(LiteMap::new()) };
     let disk = |volume: Volume| {
         let name = volume.metadata.name.unwrap_or_default();
         let own = || engines.items.iter().filter(|it| it.spec.volume_name == name).map(|it| &it.status);
@@ -388,5 +387,5 @@ pub(super) async fn read(cluster: &ApiClient) -> Result<BTreeMap<String, Machine
         };
         (name, disk)
     };
-    Ok(volumes.items.into_iter().map(disk).into_map())
+    Ok(volumes.items.into_iter().map(disk).into_lite())
 }

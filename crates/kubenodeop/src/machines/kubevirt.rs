@@ -7,8 +7,6 @@
 //! What may change the fate of the machines of a node, as it changes. Nothing is kept but a mark of each object.
 //! Trouble with reading is found by whoever looks.
 
-use std::collections::BTreeMap;
-
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
@@ -25,7 +23,7 @@ use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 
 use super::forecast::{self, Asks};
 use super::rules::{self, Action, needs_target};
@@ -65,8 +63,8 @@ pub struct MachineReader {
     volumes: Option<Vec<PersistentVolume>>,
     policies: Option<Vec<Value>>,
     /// Volumes of Longhorn by name, as they were read last.
-    disks: BTreeMap<String, MachineDisk>,
-    namespaces: BTreeMap<String, Value>,
+    disks: LiteMap<String, MachineDisk>,
+    namespaces: LiteMap<String, Value>,
     /// All pods, where the caller has read them for the next look.
     pods: Option<Vec<Resident>>,
 }
@@ -82,8 +80,8 @@ impl MachineReader {
             unusual: Vec::new(),
             volumes: None,
             policies: None,
-            disks: BTreeMap::new(),
-            namespaces: BTreeMap::new(),
+            disks: LiteMap::new(),
+            namespaces: LiteMap::new(),
             pods: None,
         }
     }
@@ -131,7 +129,7 @@ impl MachineReader {
                 Some(pods) => pods,
                 None => residents(cluster).await?,
             };
-            Some(Residents { pods, nodes: nodes.items.iter().map(labels).into_map() })
+            Some(Residents { pods, nodes: nodes.items.iter().map(labels).into_lite() })
         } else {
             None
         };
@@ -320,7 +318,7 @@ async fn residents(cluster: &ApiClient) -> Result<Vec<Resident>, Error> {
 }
 
 /// The machines of these instances, by namespace and name.
-async fn machines(cluster: &ApiClient, guests: &[Value]) -> Result<BTreeMap<(String, String), Value>, Error> {
+async fn machines(cluster: &ApiClient, guests: &[Value]) -> Result<LiteMap<(String, String), Value>, Error> {
     let owned = guests.iter().filter_map(|guest| {
         let (kind, name) = facts::controller(guest)?;
         (kind == "VirtualMachine").then(|| (facts::named(guest).namespace, name))
@@ -332,7 +330,7 @@ async fn machines(cluster: &ApiClient, guests: &[Value]) -> Result<BTreeMap<(Str
         Ok::<_, Error>(machine.map(|it| ((namespace, name), it)))
     });
     let read: Vec<_> = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).try_collect().await?;
-    Ok(read.into_iter().flatten().into_map())
+    Ok(read.into_iter().flatten().into_lite())
 }
 
 /// One call about the instance `guest`. What follows from its reply is seen on the objects.

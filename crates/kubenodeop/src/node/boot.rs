@@ -28,7 +28,7 @@ use kubeapi::slim::{NodeObject, Pod, ready_of_pod};
 use kubeapi::watch::{Manner, ObjectMirror, Update, WatchScope, follow, follow_from, jitter_seed};
 use kubeapi::{ApiClient, Error, nodes};
 use serde_json::Value;
-use step::{Mono, SmallSort as _};
+use step::{LiteMap, Mono, SmallSort as _};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
@@ -412,7 +412,7 @@ fn not_ready(pod: &Pod) -> Option<String> {
     Some(waiting(pod).next().map(str::to_owned).or(reason).unwrap_or_else(|| format!("phase {phase}")))
 }
 
-fn facts(all: &BTreeMap<String, Ill>) -> Vec<GateFact> {
+fn facts(all: &LiteMap<String, Ill>) -> Vec<GateFact> {
     type Part = fn(&Ill) -> &Option<IllObject>;
     let (logs, describe) = ("logs --previous", "describe pod");
     let rows: [(Check, &str, &str, Part); 3] = [

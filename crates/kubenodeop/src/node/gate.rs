@@ -6,12 +6,11 @@
 //! removing taints (`cordon`). Sources: the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and
 //! Tolerations"; the documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use checks::Finding;
 use checks::network::{self, VirtualIp};
-use step::Mono;
+use step::{Inserted as _, LiteMap, Mono};
 use topics::{BootGate, GateWarning, GoTime};
 use volumes::{Volumes, VolumesVerdict};
 
@@ -72,7 +71,7 @@ pub struct Gate {
     /// The leases of virtual IPs as they were read last.
     virtual_ips: Vec<VirtualIp>,
     /// What each check has found, with since when it finds anything.
-    found: BTreeMap<Check, (Mono, Vec<Finding>)>,
+    found: LiteMap<Check, (Mono, Vec<Finding>)>,
     volumes: Volumes,
     patience: LayerPatience,
     /// When time alone changes what volumes mean.
@@ -98,7 +97,7 @@ impl Gate {
             node: Err(UNKNOWN.to_owned()),
             lease: Err(UNKNOWN.to_owned()),
             virtual_ips: Vec::new(),
-            found: Check::UNKNOWN.map(|(it, ..)| (it, (now, it.unread(UNKNOWN)))).into(),
+            found: Check::UNKNOWN.map(|(it, ..)| (it, (now, it.unread(UNKNOWN)))).into_iter().into_lite(),
             volumes: Volumes::unknown(UNKNOWN.to_owned()),
             patience: LayerPatience::default(),
             volumes_due: None,
@@ -615,7 +614,7 @@ impl LayerLimits {
 
 /// How long layers have been in trouble while all below them was healthy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct LayerPatience(BTreeMap<Layer, Waited>);
+struct LayerPatience(LiteMap<Layer, Waited>);
 
 /// How long one layer was waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

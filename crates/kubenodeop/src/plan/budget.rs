@@ -12,7 +12,7 @@ use topics::number;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::{Expression, Selector, SelectorExt as _};
 use kubeapi::names::{PodRef, listed};
-use step::SmallSort as _;
+use step::{LiteMap, SmallSort as _};
 
 /// So long Kubernetes counts a pod as disrupted whose eviction it has accepted and that is not ending (the disruption
 /// controller's `DeletionTimeout`).
@@ -83,7 +83,7 @@ impl BudgetFacts {
 pub(crate) struct Budgets {
     all: Vec<BudgetFacts>,
     /// Places of those that select by a label, by one such label and its value.
-    by_label: BTreeMap<String, BTreeMap<String, Vec<usize>>>,
+    by_label: LiteMap<String, LiteMap<String, Vec<usize>>>,
     /// Places of the others that select something.
     by_more: Vec<usize>,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Budgets {
 impl Budgets {
     pub(crate) fn new(mut all: Vec<BudgetFacts>) -> Self {
         all.order_by(|one, other| one.name.cmp(&other.name));
-        let (mut by_label, mut by_more) = (BTreeMap::<_, BTreeMap<_, Vec<_>>>::new(), Vec::new());
+        let (mut by_label, mut by_more) = (LiteMap::<_, LiteMap<_, Vec<_>>>::new(), Vec::new());
         for (at, budget) in all.iter().enumerate() {
             let Some(selector) = budget.selector.clone() else { continue };
             match selector.into_iter().filter_map(by_one_label).next_back() {

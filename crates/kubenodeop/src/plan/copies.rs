@@ -223,7 +223,7 @@ mod tests {
     fn o5_d7_a_volume_that_is_attached_for_no_pod_is_foreseen_by_its_code_and_one_for_a_pod_is_not() {
         let claim = |name: &str| ("shop".to_owned(), name.to_owned());
         let attached = [("pvc-1", claim("data")), ("pvc-2", claim("logs"))];
-        let attached = attached.map(|(name, claim)| (name.to_owned(), claim)).into();
+        let attached = attached.map(|(name, claim)| (name.to_owned(), claim)).into_iter().collect();
         let look = StorageView { attached, ..StorageView::default() };
         let for_pod = AttachmentFacts {
             name: "csi-1".to_owned(),

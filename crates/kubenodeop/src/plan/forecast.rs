@@ -23,7 +23,7 @@ use crate::plan::{KeepReason, PodClass, PodFacts, PodOwner};
 use crate::progress::{BlockCode, Subject};
 use crate::storage::{StorageView, is_manager};
 use kubeapi::names::{PodRef, PodUid};
-use step::SmallSort as _;
+use step::{LiteMap, SmallSort as _};
 use topics::{Blocker, CordonOwner, GoTime};
 
 type NamespacedName = (String, String);
@@ -39,10 +39,10 @@ pub struct Survey {
     /// After how long an attempt or the drain is given up, whichever is first.
     pub given_up_after: Duration,
     /// What keeps budgets without room from having any, by namespace and name.
-    pub hindrances: BTreeMap<NamespacedName, Vec<UnhealthyPod>>,
+    pub hindrances: LiteMap<NamespacedName, Vec<UnhealthyPod>>,
     pub machines: Option<MachinesView>,
     /// Pods whose Deployments are asked for a second copy first, with their names, or why that cannot be read.
-    pub copies: Result<BTreeMap<PodUid, String>, String>,
+    pub copies: Result<LiteMap<PodUid, String>, String>,
     pub peers: Vec<PeerNode>,
     /// The pods that are on nodes.
     pub residents: Residents,
@@ -209,7 +209,7 @@ pub fn forecast(survey: &Survey) -> Plan {
     let going = number(&|class| class == PlanClass::Going);
     let counts =
         PlanCounts { total, leave: total - keep - going, going, keep, blocked: count(blockers.len()) };
-    let mut tiers: BTreeMap<Tier, u32> = BTreeMap::new();
+    let mut tiers: LiteMap<Tier, u32> = LiteMap::new();
     for (_, pod) in pods.iter().filter(|(class, _)| !class.stays()) {
         *tiers.entry(pod.facts.tier).or_default() += 1;
     }
@@ -296,7 +296,7 @@ impl Survey {
     fn blockers(&self, pods: &[(PlanClass, &Surveyed)]) -> Vec<Blocker> {
         let mut found = Vec::new();
         // Room that budgets have had from the start and lose for good, as what leaves by it comes up nowhere.
-        let mut lost: BTreeMap<NamespacedName, Vec<(PodRef, String)>> = BTreeMap::new();
+        let mut lost: LiteMap<NamespacedName, Vec<(PodRef, String)>> = LiteMap::new();
         for (class, pod) in pods {
             if class.stays() || *class == PlanClass::Going {
                 continue;

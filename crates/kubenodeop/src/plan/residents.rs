@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
 use kubeapi::names::NodeName;
 use kubeapi::slim::{Pod, PodSpec, PodTerm, PodTerms};
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 
 use crate::calls::budgets::selector;
 use crate::calls::pods;
@@ -82,7 +82,7 @@ impl Neighbours {
 #[derive(Debug, Clone, Default)]
 pub struct Residents {
     pub pods: Vec<Resident>,
-    pub nodes: BTreeMap<String, BTreeMap<String, String>>,
+    pub nodes: LiteMap<String, BTreeMap<String, String>>,
 }
 
 impl Residents {
@@ -144,8 +144,8 @@ impl Residents {
     fn is_uneven(&self, pod: &Resident, spread: &Spread, peer: &PeerNode) -> bool {
         let Some(own) = peer.labels.get(&spread.topology) else { return true };
         let domain = |node: &str| self.nodes.get(node).and_then(|it| it.get(&spread.topology));
-        let mut counts: BTreeMap<&String, usize> =
-            self.nodes.values().filter_map(|it| Some((it.get(&spread.topology)?, 0))).into_map();
+        let mut counts: LiteMap<&String, usize> =
+            self.nodes.values().filter_map(|it| Some((it.get(&spread.topology)?, 0))).into_lite();
         let alike = self.pods.iter().filter(|it| {
             it.namespace == pod.namespace && it.name != pod.name && spread.selector.matches(&it.labels)
         });
@@ -335,7 +335,7 @@ mod tests {
         let node = |name: &str, zone: &str| (name.to_owned(), labels(&[("host", name), ("zone", zone)]));
         Residents {
             pods: vec![pod("web", "n2", "web"), pod("log", "n3", "log")],
-            nodes: [node("n1", "a"), node("n2", "a"), node("n3", "b")].into(),
+            nodes: [node("n1", "a"), node("n2", "a"), node("n3", "b")].into_iter().collect(),
         }
     }
 
@@ -343,7 +343,7 @@ mod tests {
         PeerNode {
             name: name.to_owned(),
             ready: true,
-            labels: all.nodes[name].clone(),
+            labels: all.nodes.get(name).unwrap().clone(),
             cpu_milli: Some(2000),
             memory_bytes: Some(4 << 30),
             pods: Some(2),

@@ -27,7 +27,7 @@ use kubeapi::reply::ApiAnswer;
 use kubeapi::slim::{Known, PersistentVolume, Pod, PodDisruptionBudget, VolumeAttachment};
 use kubeapi::watch::{List, WatchScope};
 use kubeapi::{ApiClient, Error, found};
-use step::{Inserted as _, SmallSort as _};
+use step::{Inserted as _, LiteMap, SmallSort as _};
 
 /// What a drain of `node` by these rules would do and what it would meet. Only reads.
 /// Errors: those of [`ApiClient`]; [`Error::Refused`] with 404 when there is no such node.
@@ -72,13 +72,13 @@ pub(super) async fn survey(
         peer.is_none_or(|it| SchedulingNeeds::default().why_not(it, false).is_some())
     };
     let copies = foreseen(cluster, name, rules.surge, &all_pods.items, closed).await;
-    let alive: BTreeMap<(String, String), Option<String>> = sets
+    let alive: LiteMap<(String, String), Option<String>> = sets
         .items
         .into_iter()
         .map(|Known { metadata: set }| {
             ((set.namespace.unwrap_or_default(), set.name.unwrap_or_default()), set.uid)
         })
-        .into_map();
+        .into_lite();
     let is_here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name.as_str());
     let here: Vec<&Pod> = all_pods.items.iter().filter(is_here).collect();
@@ -117,7 +117,7 @@ pub(super) async fn survey(
         findings: room_of(name, &all_pods.items, &peers),
         residents: Residents {
             pods: all_pods.items.iter().filter_map(resident).collect(),
-            nodes: nodes.items.iter().filter_map(labels).into_map(),
+            nodes: nodes.items.iter().filter_map(labels).into_lite(),
         },
         peers,
         ending: ending(namespaces.items),
@@ -139,7 +139,7 @@ fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {
 }
 
 /// By budget without room, the pods that keep it so.
-fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String), Vec<UnhealthyPod>> {
+fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> LiteMap<(String, String), Vec<UnhealthyPod>> {
     let now = Timestamp::now();
     let bare = BTreeMap::new();
     let guards = |budget: &BudgetFacts, pod: &Pod| {
@@ -153,7 +153,7 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
         found.order();
         ((budget.namespace.clone(), budget.name.clone()), found)
     })
-    .into_map()
+    .into_lite()
 }
 
 async fn all<K: serde::de::DeserializeOwned + Send>(

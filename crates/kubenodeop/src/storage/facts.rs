@@ -3,12 +3,11 @@
 //!
 //! Not here: reading it (`longhorn`), writing it (`copies`), what follows (`guard`). Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
-
 use kubeapi::names::{COPY_ANNOTATION, PASS_ANNOTATION};
 use kubeapi::slim::longhorn::{Attachment, Engine, Manager, Replica, StorageNode, Volume, condition};
 use kubeapi::slim::longhorn::{Shard, ShardGroup};
 use serde::{Deserialize, Serialize};
+use step::LiteMap;
 
 /// The ticket of who moves copies away.
 const EVICTION: &str = "volume-eviction-controller";
@@ -81,21 +80,21 @@ pub struct NodeReadiness {
 #[derive(Debug, Clone, Default)]
 pub struct StorageFacts {
     pub policy: NodeDrainPolicy,
-    pub volumes: BTreeMap<String, Volume>,
-    pub replicas: BTreeMap<String, Replica>,
+    pub volumes: LiteMap<String, Volume>,
+    pub replicas: LiteMap<String, Replica>,
     /// Of volumes without replicas.
-    pub shards: BTreeMap<String, Shard>,
+    pub shards: LiteMap<String, Shard>,
     /// By the name of the volume.
-    pub shard_groups: BTreeMap<String, ShardGroup>,
+    pub shard_groups: LiteMap<String, ShardGroup>,
     /// What serves the attached ones.
-    pub engines: BTreeMap<String, Engine>,
+    pub engines: LiteMap<String, Engine>,
     /// Who needs them attached.
-    pub attachments: BTreeMap<String, Attachment>,
-    pub managers: BTreeMap<String, Manager>,
+    pub attachments: LiteMap<String, Attachment>,
+    pub managers: LiteMap<String, Manager>,
     /// Nodes as Longhorn knows them.
-    pub storage_nodes: BTreeMap<String, StorageNode>,
+    pub storage_nodes: LiteMap<String, StorageNode>,
     /// Nodes as Kubernetes knows them.
-    pub nodes: BTreeMap<String, NodeReadiness>,
+    pub nodes: LiteMap<String, NodeReadiness>,
 }
 
 impl StorageFacts {

@@ -4,8 +4,6 @@
 //! node two or three are all. Shards are read and followed where a volume is sharded. The gate after a boot follows the
 //! volumes of the whole cluster that are not well. Not here: what is found (`guard`).
 
-use std::collections::BTreeMap;
-
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream;
 use futures::stream::{BoxStream, Stream, StreamExt};
@@ -16,6 +14,7 @@ use kubeapi::slim::{Meta, NodeObject};
 use kubeapi::watch::{Update, WatchScope, follow};
 use kubeapi::{ApiClient, Error};
 use serde::de::DeserializeOwned;
+use step::LiteMap;
 use tokio::time::sleep;
 
 use super::{NodeDrainPolicy, NodeReadiness, StorageFacts, StorageView, VolumesSeen};
@@ -64,7 +63,7 @@ pub(crate) async fn count(cluster: &ApiClient, node: &NodeName) -> Result<usize,
 async fn installed<K: DeserializeOwned + AsRef<Meta> + PartialEq + Send>(
     cluster: &ApiClient,
     kind: &str,
-) -> Result<Option<BTreeMap<String, K>>, Error> {
+) -> Result<Option<LiteMap<String, K>>, Error> {
     scope(kind).list_installed::<K>(cluster).await?.map(|all| tabled(all, named)).transpose()
 }
 
@@ -73,15 +72,15 @@ fn table<K: DeserializeOwned + Send + 'static, V: PartialEq + Send + 'static>(
     cluster: &ApiClient,
     scope: WatchScope,
     keep: fn(K) -> (String, Option<V>),
-) -> BoxFuture<'_, Result<BTreeMap<String, V>, Error>> {
+) -> BoxFuture<'_, Result<LiteMap<String, V>, Error>> {
     async move { tabled(scope.list_all::<K>(cluster).await?.items, keep) }.boxed()
 }
 
 fn tabled<K, V: PartialEq>(
     all: Vec<K>,
     keep: fn(K) -> (String, Option<V>),
-) -> Result<BTreeMap<String, V>, Error> {
-    let mut table = BTreeMap::new();
+) -> Result<LiteMap<String, V>, Error> {
+    let mut table = LiteMap::new();
     Update::Listed(all).into_table(&mut table, keep)?;
     Ok(table)
 }
@@ -158,7 +157,7 @@ fn pieces(cluster: &ApiClient, facts: &StorageFacts, seed: u64) -> BoxStream<'st
         cluster: &ApiClient,
         scope: WatchScope,
         seed: u64,
-        table: fn(&mut StorageFacts) -> &mut BTreeMap<String, V>,
+        table: fn(&mut StorageFacts) -> &mut LiteMap<String, V>,
         keep: fn(K) -> (String, Option<V>),
     ) -> BoxStream<'static, TakeUpdate> {
         let take =
@@ -250,11 +249,11 @@ pub(crate) fn follow_troubled(
         async move {
             let (all, updates) = match installed::<Volume>(&cluster, "volumes").await? {
                 Some(all) => (all, follow::<Volume>(cluster, scope("volumes"), seed).boxed()),
-                None => (BTreeMap::new(), stream::pending().boxed()),
+                None => (LiteMap::new(), stream::pending().boxed()),
             };
             Ok((summary(all.values()), all, updates))
         }
     };
-    let take = |all: &mut BTreeMap<_, _>, update: Update<Volume>| update.into_table(all, named).err();
+    let take = |all: &mut LiteMap<_, _>, update: Update<Volume>| update.into_table(all, named).err();
     follow_read(read, take, |all| summary(all.values()), seed)
 }

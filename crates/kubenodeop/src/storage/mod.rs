@@ -21,10 +21,8 @@ pub(crate) use longhorn::{count, follow_looks, follow_troubled};
 pub use longhorn::{last_of_volume, look};
 pub use settings::{SettingWrite, keep_setting, keep_snapshot_job, reserve};
 
-use std::collections::BTreeMap;
-
 use kubeapi::slim::longhorn::Volume;
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 
 use crate::plan::PodFacts;
 
@@ -41,9 +39,9 @@ pub struct StorageView {
     /// Volumes with a copy here, by name.
     pub findings: Vec<VolumeFinding>,
     /// The budget of each instance manager of our node.
-    pub managers: BTreeMap<String, ClosedBudget>,
+    pub managers: LiteMap<String, ClosedBudget>,
     /// Volumes that are attached here, by their names in Longhorn: namespace and name of the claim of each.
-    pub attached: BTreeMap<String, (String, String)>,
+    pub attached: LiteMap<String, (String, String)>,
 }
 
 /// Why the budget of an instance manager is closed.
@@ -66,11 +64,11 @@ impl StorageView {
             (claimed.namespace.clone(), claimed.pvc_name.clone())
         };
         Self {
-            attached: attached.map(|(name, it)| (name.clone(), claim(it))).into_map(),
+            attached: attached.map(|(name, it)| (name.clone(), claim(it))).into_lite(),
             policy: facts.policy.clone(),
             managers: managers
                 .map(|(name, _)| (name.clone(), guard::manager_budget(facts, own, name, &findings)))
-                .into_map(),
+                .into_lite(),
             findings,
         }
     }

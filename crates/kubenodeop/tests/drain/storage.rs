@@ -211,7 +211,8 @@ async fn d16_an_attempt_that_failed_for_want_of_room_goes_on_within_two_seconds_
     };
     place(json!({ "kubesim/unschedulable": "insufficient storage" }));
     sim.until(VOLUMES, |all| all[0]["status"]["conditions"][0]["status"] == "False").await;
-    let last_copies = [("pvc-1".to_owned(), Cause::NoPlace("insufficient storage".to_owned()))].into();
+    let last_copies =
+        [("pvc-1".to_owned(), Cause::NoPlace("insufficient storage".to_owned()))].into_iter().collect();
     let watched = WatchedBlockers { last_copies, ..WatchedBlockers::default() };
     let what = woken(&cluster, &watched, 60, || place(json!({})), 2).await;
     assert!(what.contains("volume pvc-1"), "{what}");

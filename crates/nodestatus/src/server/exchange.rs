@@ -3,7 +3,6 @@
 //! Not here: how often they are asked (`peers`, `node_list`).
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use kubeapi::nodes::ReachableNode;
+use step::{Inserted as _, LiteMap};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, ToSocketAddrs};
 use topics::{Headline, cut_text};
@@ -63,15 +63,15 @@ pub(super) async fn headlines(
     own: SocketAddr,
     members: &[ReachableNode],
     limit: Duration,
-) -> BTreeMap<String, NodeWord> {
+) -> LiteMap<String, NodeWord> {
     let others: Vec<_> = others(members, own.ip()).map(|(name, ip)| (name.to_owned(), ip)).collect();
     let others = others.into_iter().map(|(name, ip)| (name, SocketAddr::new(ip, own.port())));
-    let others: BTreeMap<String, SocketAddr> = others.collect();
+    let others: LiteMap<String, SocketAddr> = others.into_lite();
     let asks = others.clone().into_iter();
     let asks = asks.map(|(name, at)| async move { Some((name, headline(at, limit).await?)) });
-    let mut said: BTreeMap<String, Headline> = within(limit, asks).await.into_iter().flatten().collect();
+    let mut said: LiteMap<String, Headline> = within(limit, asks).await.into_iter().flatten().into_lite();
     let word = |(name, at)| (said.remove(&name), name, at);
-    others.into_iter().map(word).map(|(headline, name, at)| (name, NodeWord { headline, at })).collect()
+    others.into_iter().map(word).map(|(headline, name, at)| (name, NodeWord { headline, at })).into_lite()
 }
 
 /// Answers to `asks` that come within `limit`; some are asked at a time.

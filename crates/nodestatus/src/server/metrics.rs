@@ -4,11 +4,10 @@
 //! of the history cover the drains that it keeps, so they may fall: those are gauges; the counters are of what has happened since zedkube started.
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 use topics::{
     DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, RepairKind, SkipKind, StepWord,
 };
@@ -37,7 +36,7 @@ pub(super) fn metrics(view: &NodeView, totals: &Totals, now: GoTime) -> String {
 fn present(out: &mut MetricsPage, progress: &NodeDrainProgress, codes: &[&'static str], now: GoTime) {
     let counts = progress.counts;
     let seconds = if progress.status.is_under_way() { between(progress.started_at, now) } else { 0 };
-    let (mut pods, mut waits) = (BTreeMap::new(), BTreeMap::new());
+    let (mut pods, mut waits) = (LiteMap::new_vec(), LiteMap::new_vec());
     for blocker in &progress.blockers {
         let code = known(codes, &blocker.code);
         *pods.entry(code).or_insert(0) += 1;
@@ -58,7 +57,7 @@ fn present(out: &mut MetricsPage, progress: &NodeDrainProgress, codes: &[&'stati
     out.many("pillar_drain_blocked_pods", "pods that do not leave by code", "code", pods);
     out.many("pillar_drain_blocked_seconds", "how long they have been blocked, summed up", "code", waits);
     out.one("pillar_drain_evictions", "evictions accepted in this attempt", progress.evicted.into());
-    let mut replies = BTreeMap::new();
+    let mut replies = LiteMap::new_vec();
     for (word, count) in &progress.replies {
         *replies.entry(known(&REPLIES, word)).or_insert(0) += u64::from(*count);
     }
@@ -69,9 +68,9 @@ fn present(out: &mut MetricsPage, progress: &NodeDrainProgress, codes: &[&'stati
         progress.recordons.into(),
     );
     let warned = progress.gate.warnings.iter().filter(|it| it.failed);
-    let warned: BTreeMap<&str, u64> = warned.map(|it| (known(&WARNED, &it.layer), 1)).into_map();
+    let warned: LiteMap<&str, u64> = warned.map(|it| (known(&WARNED, &it.layer), 1)).into_lite();
     out.many("pillar_gate_warnings", "layers of the gate after a boot that are warned of", "layer", warned);
-    let mut repairs = BTreeMap::new();
+    let mut repairs = LiteMap::new_vec();
     for (what, count) in &progress.repairs {
         *repairs.entry(RepairKind::of(what).word()).or_insert(0) += u64::from(*count);
     }
@@ -79,8 +78,8 @@ fn present(out: &mut MetricsPage, progress: &NodeDrainProgress, codes: &[&'stati
 }
 
 fn past(out: &mut MetricsPage, history: &DrainHistory) {
-    let (mut ends, mut skips) = (BTreeMap::new(), BTreeMap::new());
-    let mut repairs = BTreeMap::from([("recordon", 0_u64), ("restarted", 0), ("void", 0)]);
+    let (mut ends, mut skips) = (LiteMap::new_vec(), LiteMap::new_vec());
+    let mut repairs = [("recordon", 0_u64), ("restarted", 0), ("void", 0)].into_iter().into_lite();
     for drain in &history.drains {
         *ends.entry(end(drain)).or_insert(0) += 1;
         if !drain.skip.is_empty() {
@@ -194,11 +193,11 @@ const REPAIRS: [&str; 3] = [RepairKind::Taint.word(), RepairKind::Cordon.word(),
 /// Counts since zedkube started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
-    drains: BTreeMap<&'static str, u64>,
-    skips: BTreeMap<&'static str, u64>,
-    replies: BTreeMap<&'static str, u64>,
-    repairs: BTreeMap<&'static str, u64>,
-    events: BTreeMap<&'static str, u64>,
+    drains: LiteMap<&'static str, u64>,
+    skips: LiteMap<&'static str, u64>,
+    replies: LiteMap<&'static str, u64>,
+    repairs: LiteMap<&'static str, u64>,
+    events: LiteMap<&'static str, u64>,
     /// Codes of blockers that are told by name; any other is `other`.
     pub codes: &'static [&'static str],
     /// Seconds of drains that were completed.
@@ -260,7 +259,7 @@ impl Totals {
 /// Each word, with 0 for what has not happened: a counter that appears with its first count has no increase.
 fn all<'a>(
     words: &'a [&'static str],
-    counts: &'a BTreeMap<&'static str, u64>,
+    counts: &'a LiteMap<&'static str, u64>,
 ) -> impl Iterator<Item = (&'static str, u64)> + 'a {
     words.iter().map(|it| (*it, counts.get(it).copied().unwrap_or_default()))
 }

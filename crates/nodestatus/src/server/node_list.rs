@@ -5,7 +5,6 @@
 //! and a page never waits long (D-K26).
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use agent::Clock;
 use kubeapi::ApiClient;
 use kubeapi::nodes::{ReachableNode, members};
-use step::Mono;
+use step::{LiteMap, Mono};
 use tokio::sync::{Notify, watch};
 use topics::GoTime;
 use tracing::debug;
@@ -32,7 +31,7 @@ const WORD: Duration = Duration::from_secs(15);
 pub(super) struct NodesSnapshot {
     pub(super) members: Arc<[ReachableNode]>,
     /// Headlines by node name.
-    pub(super) words: Arc<BTreeMap<String, NodeWord>>,
+    pub(super) words: Arc<LiteMap<String, NodeWord>>,
     /// Time of the round.
     asked: Mono,
     pub(super) at: GoTime,
@@ -175,7 +174,7 @@ mod tests {
         let cluster = ApiClient::from_kubeconfig("/nonexistent");
         let list = NodeList::new(cluster, clock, Duration::from_secs(1), watch::channel(None).1);
         let word = NodeWord { headline: Some(Headline::default()), at: "127.0.0.2:1".parse().unwrap() };
-        let words = Arc::new(BTreeMap::from([("n2".to_owned(), word)]));
+        let words = Arc::new(LiteMap::from_iter([("n2".to_owned(), word)]));
         let (asked, since) = (clock.now(), clock.now());
         let known = NodesSnapshot { words, asked, since, ..NodesSnapshot::at(clock.wall(), []) };
         list.calls.send_modify(|calls| calls.good = Some(known));

@@ -6,8 +6,6 @@
 //! publish certificates have done so. So one that TLS would refuse, for its version or an extension, is accepted, as in
 //! the reference.
 
-use std::collections::BTreeMap;
-
 use aes::Aes256;
 use cfb_mode::Decryptor;
 use cfb_mode::cipher::KeyIvInit as _;
@@ -15,6 +13,7 @@ use p256::PublicKey;
 use ring::digest::{SHA256, digest};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use step::LiteMap;
 use topics::{Base64, CipherBlockStatus, ControllerCert, EdgeNodeCert};
 use x509_cert::certificate::{CertificateInner, Raw};
 use x509_cert::der::Decode as _;
@@ -96,8 +95,8 @@ impl BlockRequest {
 /// By key.
 #[derive(Debug, Default)]
 pub(super) struct Certs {
-    pub(super) controller: BTreeMap<String, ControllerCert>,
-    pub(super) device: BTreeMap<String, EdgeNodeCert>,
+    pub(super) controller: LiteMap<String, ControllerCert>,
+    pub(super) device: LiteMap<String, EdgeNodeCert>,
 }
 
 /// The key of the certificate with this hash.

@@ -8,7 +8,6 @@
 //! among them (a metric with their ids came with 3.6), but in the list of port 2382. Sources: the text format of
 //! Prometheus; answers of real members in `tests/golden/etcd`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use kubeapi::connect::endpoint::CertificateLogin;
 use kubeapi::names::{CONTROL_PLANE, ETCD, WITNESS_LABELS};
 use kubeapi::objects::{condition, is_ready, items, text};
 use serde_json::Value;
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 
 /// Annotations of k3s and rke2 with the name of a node's member of etcd.
 const MEMBER_NAMES: [&str; 2] = ["etcd.k3s.cattle.io/node-name", "etcd.rke2.cattle.io/node-name"];
@@ -296,7 +295,7 @@ pub struct Metrics {
     /// Members to which a stream was up since this one started, and whether one is up now. It may only speak against a
     /// member. One that was never reached is missing, one that was removed stays as false, and one that hangs or lost
     /// its power is true for minutes with etcd 3.5 and 3.6.
-    pub streams: BTreeMap<u64, bool>,
+    pub streams: LiteMap<u64, bool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -325,8 +324,8 @@ pub fn parse(text: &str) -> Result<Metrics, BadMetrics> {
     if text.len() > LARGEST_BYTES {
         return Err(BadMetrics::TooLong(text.len()));
     }
-    let mut flags: BTreeMap<&'static str, bool> = BTreeMap::new();
-    let (mut ids, mut streams, mut version) = (BTreeMap::new(), BTreeMap::new(), None);
+    let mut flags: LiteMap<&'static str, bool> = LiteMap::new();
+    let (mut ids, mut streams, mut version) = (LiteMap::new(), LiteMap::new(), None);
     for line in text.lines().map(str::trim) {
         let Some(metric) = name_of(line) else { continue };
         let odd = || BadMetrics::Odd { metric, line: line.chars().take(200).collect() };
@@ -364,13 +363,13 @@ pub fn parse(text: &str) -> Result<Metrics, BadMetrics> {
             .into_iter()
             .filter(|((of, _), _)| *of == id)
             .map(|((_, to), up)| (to, up))
-            .into_map(),
+            .into_lite(),
         version,
     })
 }
 
 fn put<K: Ord>(
-    into: &mut BTreeMap<K, bool>,
+    into: &mut LiteMap<K, bool>,
     key: K,
     value: bool,
     metric: &'static str,

@@ -3,13 +3,13 @@
 //! Not here: who serves it, and what follows from an answer (`rule`, `turn::rule`). A node without a usable answer in
 //! time is not counted on; where nothing listens, or the question is unknown, there is no agent.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures::future::join_all;
 use kubeapi::Error;
 use kubeapi::connect::endpoint::Endpoint;
+use step::{Inserted as _, LiteMap};
 use tokio::time::timeout;
 use topics::{EtcdMember, NodeOutage};
 
@@ -50,12 +50,12 @@ pub async fn own(source: &EtcdAccess) -> Option<EtcdMember> {
 pub async fn ask(
     nodes: impl IntoIterator<Item = (String, IpAddr)>,
     port: u16,
-) -> BTreeMap<String, Result<NodeOutage, String>> {
+) -> LiteMap<String, Result<NodeOutage, String>> {
     let asked = nodes.into_iter().map(|(node, address)| async move {
         let answer = ask_one(&node, SocketAddr::new(address, port)).await;
         answer.map(|it| (node, it))
     });
-    join_all(asked).await.into_iter().flatten().collect()
+    join_all(asked).await.into_iter().flatten().into_lite()
 }
 
 async fn ask_one(node: &str, address: SocketAddr) -> Option<Result<NodeOutage, String>> {

@@ -3,10 +3,9 @@
 //! One reading says nothing of the age of a lease. Nor does one that is older than the reading before it: etcd was
 //! restored. Not here: the calls. Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use step::{Fault, Mono, planted};
+use step::{Fault, LiteMap, Mono, planted};
 
 /// A kubelet whose lease has not moved for so long is away: four of its renewals.
 const UNMOVED: Duration = Duration::from_secs(40);
@@ -38,7 +37,7 @@ struct Beat {
 
 /// The leases of all kubelets as they were read by one reader.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Pulses(BTreeMap<String, Beat>);
+pub struct Pulses(LiteMap<String, Beat>);
 
 impl Pulses {
     /// Takes one reading: of each node its name and the resource version of its lease, empty where it has none.

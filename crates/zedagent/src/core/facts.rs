@@ -1,8 +1,6 @@
 //! The facts and effects of zedagent's core. Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
-
-use step::LogMessage;
+use step::{LiteMap, LogMessage};
 use topics::{
     ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, GoTime, NodeAgentStatus, NodeDrainProgress,
     NodeDrainRequest, NodeDrainStatus, OperationPause, ZedAgentStatus,
@@ -12,7 +10,7 @@ use topics::{
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DesiredDevice {
     /// Commands by operation; one that is absent here is absent in the config.
-    pub commands: BTreeMap<DeviceOp, DeviceOpsCmd>,
+    pub commands: LiteMap<DeviceOp, DeviceOpsCmd>,
     /// Operations with an invalid section: neither wanted nor withdrawn.
     pub unclear: Vec<DeviceOp>,
     /// Whether this node belongs to a cluster.
@@ -93,7 +91,7 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SavedDeviceOps {
     /// Counters that were carried out last.
-    pub counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
+    pub counters: LiteMap<DeviceOp, DeviceOpsCmd>,
     /// Operations that were pending.
     pub pending: Vec<DeviceOpPending>,
     /// Of these an older copy was read: they may have been commanded since, and carried out.

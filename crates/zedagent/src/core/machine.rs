@@ -2,13 +2,12 @@
 //!
 //! Source: lf-edge/eve pkg/pillar/cmd/zedagent. Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use requester::{
     DeviceClustering, DrainJudgement, Hold, OwnRequest, ProceedReason, UNKNOWN_WAIT, ZedkubeSilence,
 };
-use step::{Core, Fault, Inserted as _, Mono, planted, say};
+use step::{Core, Fault, Inserted as _, LiteMap, Mono, planted, say};
 use topics::{
     DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceOrder, DeviceState, DrainStatus, GoTime,
     MaintenanceModeReason, PendingState, Requester, ZedAgentStatus,
@@ -47,8 +46,8 @@ pub struct Zedagent {
     /// When the monotonic clock started, by the wall clock.
     pub(super) booted_at: GoTime,
     pub(super) wanted: Option<DesiredDevice>,
-    pub(super) counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
-    pub(super) pending: BTreeMap<DeviceOp, DeviceOpPending>,
+    pub(super) counters: LiteMap<DeviceOp, DeviceOpsCmd>,
+    pub(super) pending: LiteMap<DeviceOp, DeviceOpPending>,
     /// Pending by an older copy of the record, of an earlier boot: nodeagent's word of how that ended is waited for.
     pub(super) older: Vec<DeviceOp>,
     /// Operations that have waited for the test of an image.
@@ -93,7 +92,7 @@ impl Zedagent {
             pending: if planted(Fault::A4Lost) { Vec::new() } else { found.pending }
                 .into_iter()
                 .map(|it| (it.op, it))
-                .into_map(),
+                .into_lite(),
             older: found.older,
             hold,
             silence: ZedkubeSilence::new(now),
@@ -450,7 +449,7 @@ impl Zedagent {
         if booted_at.apart(self.booted_at) >= SET {
             self.booted_at = booted_at;
         }
-        for pending in self.pending.values_mut() {
+        for (_, pending) in &mut self.pending {
             let by = pending.booted_at;
             if pending.boot_id == self.boot_id && !by.is_zero() && by.apart(self.booted_at) >= SET {
                 pending.since = pending.since.moved(by, self.booted_at);

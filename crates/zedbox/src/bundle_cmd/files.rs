@@ -1,12 +1,11 @@
 //! Files of this node: topics that our agents publish or read, force files, reasons and stacks, settings.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use pubsub::store;
 use serde_json::Value;
-use step::Inserted as _;
+use step::{Inserted as _, LiteMap};
 use topics::Reread;
 
 use super::Contents;
@@ -38,7 +37,7 @@ const FILES: [&str; 15] = [
 const LEFT_OUT_VALUE: &str = "(left out)";
 
 pub(super) fn collect(root: &Path, contents: &mut Contents) {
-    let topics = topics::readers().into_iter().filter(|it| !LEFT_OUT.contains(&it.0)).into_map();
+    let topics = topics::readers().into_iter().filter(|it| !LEFT_OUT.contains(&it.0)).into_lite();
     for tree in TREES {
         walk(&root.join(tree), tree, &topics, contents);
     }
@@ -62,7 +61,7 @@ pub(super) fn collect(root: &Path, contents: &mut Contents) {
 }
 
 /// Reads `<tree>/<agent>/<Topic>/<key>.json`, with known members only, as others may hold users' contents.
-fn walk(dir: &Path, shown: &str, topics: &BTreeMap<&str, Reread>, contents: &mut Contents) {
+fn walk(dir: &Path, shown: &str, topics: &LiteMap<&str, Reread>, contents: &mut Contents) {
     for agent in names(dir) {
         for topic in names(&dir.join(&agent)) {
             let Some(reread) = topics.get(topic.as_str()) else { continue };

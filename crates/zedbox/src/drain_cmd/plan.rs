@@ -68,7 +68,7 @@ pub(super) async fn run(shell: &Shell, options: &PlanOptions) -> anyhow::Result<
     let everything = ClusterSource::ALL.into();
     let found = Box::pin(cluster::drain(&cluster, node.as_str(), &everything, own_clock)).await;
     let mut findings = std::mem::take(&mut plan.findings);
-    findings.extend(found.into_values().flatten());
+    findings.extend(found.into_iter().flat_map(|(_, it)| it));
     findings.extend(outage::findings::look(&cluster, None, node.as_str()).await);
     findings.extend(outage::findings::lead(&cluster, limits.server_port).await);
     let mut pass = PreflightPass::default();

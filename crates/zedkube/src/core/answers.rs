@@ -3,9 +3,7 @@
 //! COMPLETE ends with its request, when the drained node changes, and with age. Not here: the drain itself, and the
 //! Node object. Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
-
-use step::{Fault, Mono, SmallSort as _, planted};
+use step::{Fault, LiteMap, Mono, SmallSort as _, planted};
 use topics::{
     Answer, Asked, DrainStatus, FORCE_FILE, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester,
     Skip, SkipKind,
@@ -21,7 +19,7 @@ pub(super) const WORK: &str = "work on the node; it takes pods again after `zedb
 /// Requests, force file and answers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Answers {
-    pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
+    pub(super) requests: LiteMap<Requester, NodeDrainRequest>,
     /// Whose topics have been read.
     pub(super) read: Vec<Requester>,
     /// When each request was made.

@@ -14,7 +14,7 @@ use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::{GateReport, NodeAtRest};
 use kubenodeop::node::gate::{GateStatus, Layer};
 use nodestatus::Membership;
-use step::{Fault, Inserted as _, Mono, SmallSort as _, planted, say};
+use step::{Fault, Inserted as _, LiteMap, Mono, SmallSort as _, planted, say};
 use topics::{BootGate, CordonOwner, GateWarning, GoTime, RepairKind};
 
 use crate::core::context::{NodeContext, Step};
@@ -255,7 +255,7 @@ struct Repaired {
 
 /// All of them, by kind.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Repairs(BTreeMap<String, Repaired>);
+pub(crate) struct Repairs(LiteMap<String, Repaired>);
 
 impl Repairs {
     /// One more has been made.
@@ -277,7 +277,7 @@ impl Repairs {
 
     /// Repairs that are a day old count no longer.
     fn expire(&mut self, now: Mono) {
-        for kind in self.0.values_mut() {
+        for (_, kind) in &mut self.0 {
             kind.until.retain(|until| now < *until);
             kind.warned = kind.warned.filter(|_| kind.until.len() == REPEATS);
         }

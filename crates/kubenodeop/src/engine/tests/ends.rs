@@ -171,7 +171,7 @@ fn d16_a_failure_tells_what_to_watch() {
     }
     let AttemptFailure { watched, blockers, marks, .. } = bench.failure();
     assert_eq!(watched.pods.keys().collect::<Vec<_>>(), [&pod("a").pod.uid]);
-    assert_eq!(watched.budgets["shop"][0].name, "web");
+    assert_eq!(watched.budgets.get("shop").unwrap()[0].name, "web");
     assert!(watched.node.is_some_and(|node| node.unschedulable == Some(true)));
     assert_eq!((blockers.len(), marks.pods_ms.len()), (1, 1));
 

@@ -38,7 +38,7 @@ fn o4_answers_to_calls_are_counted_by_their_word() {
     bench.reply("a", budget_reply());
     bench.pass(secs(40));
     bench.reply("a", Reply::NotFound { text: "404".to_owned() });
-    assert_eq!(bench.progress().replies, [("accepted", 1), ("budget", 2), ("gone", 1)].into());
+    assert_eq!(bench.progress().replies, [("accepted", 1), ("budget", 2), ("gone", 1)].into_iter().collect());
 }
 
 #[test]

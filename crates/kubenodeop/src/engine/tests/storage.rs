@@ -247,7 +247,7 @@ fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
         opens: "it opens once they are detached".to_owned(),
         by: Vec::new(),
     };
-    let storage = StorageView { managers: [("im-1".to_owned(), why)].into(), ..safe() };
+    let storage = StorageView { managers: [("im-1".to_owned(), why)].into_iter().collect(), ..safe() };
     let mut bench = holding(vec![instance_manager()], storage, AttemptRules::default());
     bench.reply("im-1", budget_reply());
     let closed = BudgetFacts {
@@ -273,7 +273,7 @@ fn d14_an_instance_manager_that_only_passed_volumes_keep_stays_in_place_and_is_n
         let finding = VolumeFinding { passed: why.to_owned(), ..last().findings.remove(0) };
         StorageView {
             findings: vec![finding],
-            managers: [("im-1".to_owned(), closed)].into(),
+            managers: [("im-1".to_owned(), closed)].into_iter().collect(),
             ..StorageView::default()
         }
     };

@@ -2,11 +2,11 @@
 //!
 //! Only a UUID of a request comes in here. Error texts name no path and quote nothing of the file.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pubsub::{Error, FILE_LIMIT_BYTES, TopicRoot, store};
 use serde_json::{Map, Value};
+use step::LiteMap;
 use topics::go_json;
 use uuid::Uuid;
 
@@ -39,12 +39,12 @@ impl std::fmt::Display for TopicKey {
 pub(super) struct TopicReader<'a> {
     topic_root: &'a TopicRoot,
     /// Names in directories that were read.
-    seen: BTreeMap<PathBuf, Vec<String>>,
+    seen: LiteMap<PathBuf, Vec<String>>,
 }
 
 impl<'a> TopicReader<'a> {
     pub(super) fn new(topic_root: &'a TopicRoot) -> Self {
-        Self { topic_root, seen: BTreeMap::new() }
+        Self { topic_root, seen: LiteMap::new() }
     }
 
     /// The value of `agent`'s topic under `key`, or why there is none.

@@ -151,7 +151,7 @@ fn who_does_not_lead_shows_what_it_has_read_how_old_that_is_and_what_each_node_s
     let mut known = NodesSnapshot::at("2026-03-14T09:31:01.5Z".parse().unwrap(), members);
     let headline = Some(Headline { text: "BLOCKED: <i>".to_owned(), ..Headline::default() });
     let word = NodeWord { headline, at: "10.0.0.3:12346".parse().unwrap() };
-    known.words = Arc::new([("n3".to_owned(), word)].into());
+    known.words = Arc::new([("n3".to_owned(), word)].into_iter().collect());
     let view = NodeView { node: "n1".to_owned(), ..NodeView::default() };
     let told = shown(&view, Some(&known));
     let code = |word: &str| format!("<span class=\"code\">{word}</span>");

@@ -181,15 +181,15 @@ fn what_is_missing_or_wrong_in_a_block_or_its_certificates_is_named() {
             |block, _| block.cipher_context.as_mut().unwrap().controller_cert_hash = None,
             "no such cert: ControllerCert  is",
         ),
-        (|_, certs| certs.controller.values_mut().for_each(|it| it.cert = None), "holds no X.509"),
+        (|_, certs| certs.controller.iter_mut().for_each(|(_, it)| it.cert = None), "holds no X.509"),
         (
-            |_, certs| certs.device.values_mut().for_each(|it| it.cert.as_mut().unwrap().0.truncate(300)),
+            |_, certs| certs.device.iter_mut().for_each(|(_, it)| it.cert.as_mut().unwrap().0.truncate(300)),
             "holds no X.509",
         ),
         (
             |_, certs| {
                 let other = topics::Base64(OTHER_CURVE.as_bytes().to_vec());
-                certs.controller.values_mut().for_each(|it| it.cert = Some(other.clone()));
+                certs.controller.iter_mut().for_each(|(_, it)| it.cert = Some(other.clone()));
             },
             "not on the curve P-256",
         ),
@@ -208,9 +208,9 @@ fn what_is_missing_or_wrong_in_a_block_or_its_certificates_is_named() {
 #[test]
 fn the_first_certificate_of_a_chain_that_can_be_read_counts() {
     let garbage = "-----BEGIN CERTIFICATE-----\nAAECAw==\n-----END CERTIFICATE-----\n";
-    let chain = format!("{garbage}{CONTROLLER_CERT}{OTHER_CURVE}");
+    let chain = topics::Base64(format!("{garbage}{CONTROLLER_CERT}{OTHER_CURVE}").into_bytes());
     let mut certs = certs(false);
-    certs.controller.values_mut().for_each(|it| it.cert = Some(topics::Base64(chain.clone().into_bytes())));
+    certs.controller.iter_mut().for_each(|(_, it)| it.cert = Some(chain.clone()));
     assert!(plan(&fixed(), &certs).is_ok());
 }
 

@@ -3,10 +3,10 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use step::{Fault, Inserted as _, Mono, planted};
+use step::{Fault, Inserted as _, LiteMap, Mono, planted};
 
 use super::super::event::{Effect, Event, ReadError, RecordWritten, TurnRequest, Unconfirmed};
 use super::super::rebuild::{marked, rebuild};
@@ -61,7 +61,7 @@ enum NodeObservation {
 /// Facts and since when they are seen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Observed {
-    since: BTreeMap<NodeObservation, Mono>,
+    since: LiteMap<NodeObservation, Mono>,
 }
 
 impl Observed {

@@ -194,7 +194,7 @@ fn r3_a_commanded_reboot_counts_after_another_boot_and_only_then() {
 
 #[test]
 fn the_first_counter_ever_is_recorded_and_not_carried_out() {
-    let (mut core, _) = new(SavedDeviceOps { counters: BTreeMap::new(), ..found("b1") });
+    let (mut core, _) = new(SavedDeviceOps { counters: step::LiteMap::new(), ..found("b1") });
     let effects = core.step(T0, reboots(7));
     assert_eq!(effects[0], Effect::SaveCounter(DeviceOp::Reboot, command(7)));
     core.step(T0, status(2, 1));

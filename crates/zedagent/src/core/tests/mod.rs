@@ -6,10 +6,9 @@ mod faults;
 mod rules;
 mod site;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use step::{Core as _, Mono};
+use step::{Core as _, Inserted as _, Mono};
 use topics::{
     Answer, DeviceOp, DeviceOpPending, DeviceOpsCmd, DrainStatus, GoTime, NodeAgentStatus, NodeDrainProgress,
     NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester, SkipKind,
@@ -30,7 +29,7 @@ fn command(counter: u32) -> DeviceOpsCmd {
 
 /// Counter 6 of both operations was carried out.
 fn found(boot: &str) -> SavedDeviceOps {
-    let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, command(6))).into();
+    let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, command(6))).into_iter().collect();
     SavedDeviceOps { counters, boot_id: boot.into(), ..SavedDeviceOps::default() }
 }
 
@@ -48,7 +47,7 @@ fn start(found: SavedDeviceOps) -> (Zedagent, Vec<Effect>) {
 
 /// The config of a clustered node wants these.
 fn wants(counters: impl IntoIterator<Item = (DeviceOp, u32)>) -> Event {
-    let commands: BTreeMap<_, _> = counters.into_iter().map(|(op, counter)| (op, command(counter))).collect();
+    let commands = counters.into_iter().map(|(op, counter)| (op, command(counter))).into_lite();
     Event::Config(DesiredDevice { commands, clustered: true, ..DesiredDevice::default() })
 }
 

@@ -138,8 +138,8 @@ fn two_drains_start_some_seconds_apart() {
 
 #[test]
 fn o4_the_replies_of_the_last_attempt_stay_after_it_has_ended() {
-    let shown =
-        || Box::new(Progress { replies: [("accepted", 3), ("budget", 2)].into(), ..Progress::default() });
+    let replies = step::LiteMap::from_iter([("accepted", 3), ("budget", 2)]);
+    let shown = || Box::new(Progress { replies: replies.clone(), ..Progress::default() });
     let known = [("accepted".to_owned(), 3), ("budget".to_owned(), 2)].into();
     for failed in [false, true] {
         let (mut bench, run) = Bench::draining(Requester::DeviceOp);
