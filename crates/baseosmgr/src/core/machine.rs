@@ -12,7 +12,6 @@ use topics::{BaseOsStatus, ContentTreeStatus, ImageWrite, Requester, ZbootStatus
 
 use super::event::UpdateFacts;
 use super::event::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates};
-use super::refusal::NoPartitions;
 use super::stage::same_bytes;
 use crate::Limits;
 
@@ -20,7 +19,6 @@ use crate::Limits;
 pub struct BaseOs {
     pub(super) limits: Limits,
     pub(super) facts: UpdateFacts,
-    /// There are no partitions to be had.
     pub(super) refuses: Option<NoPartitions>,
     pub(super) withdraw: WithdrawState,
     /// An order that was given; the next one waits for its outcome.
@@ -67,6 +65,13 @@ pub(super) enum WithdrawState {
     Granted,
     /// The machine is about to restart.
     Refused,
+}
+
+/// There are no partitions to be had.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct NoPartitions {
+    /// Why those that are named cannot be read; `None` where none are named.
+    pub(super) unreadable: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -7,18 +7,12 @@ use agent::partitions::{Label, Partition, PartitionState, Partitions};
 use topics::{BaseOsConfig, BaseOsStatus, ErrorSeverity, SwState};
 
 use super::event::{Effect, RequiredTopic, SavedUpdates};
-use super::machine::BaseOs;
+use super::machine::{BaseOs, NoPartitions};
 use crate::Limits;
 
 /// What helps where none are named, and where they cannot be read.
 const RETRY_NAMED: &str = "a device config without this image, or baseosmgr started with --partitions";
 const RETRY_READ: &str = "partitions that can be read; tried again every few seconds";
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct NoPartitions {
-    /// Why those that are named cannot be read; `None` where none are named.
-    unreadable: Option<String>,
-}
 
 impl BaseOs {
     /// A core without partitions, that continues from what an earlier run left on disk. `unreadable` says why those

@@ -284,8 +284,8 @@ fn the_state_of_nodes_and_volumes_is_told() {
 #[test]
 fn d20_a_budget_that_a_second_copy_opens_is_no_blocker_and_the_plan_says_so_unless_no_node_can_take_it() {
     let full = || vec![budget("web", [0, 1, 1, 1])];
-    let copies = step::LiteMap::from_iter([(pod("a").pod.uid, "shop/web".to_owned())]);
-    let with = |given: Survey| Survey { copies: Ok(copies.clone()), ..given };
+    let deployments = step::LiteMap::from_iter([(pod("a").pod.uid, "shop/web".to_owned())]);
+    let with = |given: Survey| Survey { copies: Ok(deployments.clone()), ..given };
     let bare = survey(vec![on_node(pod("a"))], full());
     assert_eq!(met(&bare).len(), 1);
     let copied = with(survey(vec![on_node(pod("a"))], full()));
