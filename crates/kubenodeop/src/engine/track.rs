@@ -1,6 +1,6 @@
 //! One pod in an attempt: where it is on its way out. All of them with what each event asks about them: counts, and who is
 //! due when; each change of a pod costs the logarithm of their number; only what is rarely asked, and where pods are
-//! held or wait to be asked again, walks over them. And workloads whose pods come back to this node: counted, and called sticky at the limit.
+//! held or wait to be asked again, walks over them. And workloads whose pods come back here: counted, sticky at the limit.
 //!
 //! Not here: what changes a pod (`pod_table`), what is said about it (`telling`). Pure: no clock, no I/O, no task.
 

@@ -81,14 +81,6 @@ pub(super) async fn survey(
         .into_lite();
     let is_here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name.as_str());
-    let here: Vec<&Pod> = all_pods.items.iter().filter(is_here).collect();
-    // Without a launcher, or without KubeVirt, there are none.
-    let machines = if here.iter().any(|it| launches(it)) {
-        let mut reader = MachineReader::new(name.clone(), rules.machines).with_pods(&all_pods.items);
-        found(reader.look(cluster).await)?
-    } else {
-        None
-    };
     let surveyed = |pod: &Pod| {
         let facts = pods::looked_up(pod, &alive);
         Surveyed {
@@ -102,13 +94,21 @@ pub(super) async fn survey(
             facts,
         }
     };
+    let here: Vec<Surveyed> = all_pods.items.iter().filter(is_here).map(surveyed).collect();
+    // Without a launcher that has not ended, or without KubeVirt, there are none.
+    let machines = if here.iter().any(|it| is_machine(&it.facts.labels) && !it.facts.finished) {
+        let mut reader = MachineReader::new(name.clone(), rules.machines).with_pods(&all_pods.items);
+        found(reader.look(cluster).await)?
+    } else {
+        None
+    };
     let labels =
         |it: &NodeObject| Some((it.metadata.name.clone()?, it.metadata.labels.clone().unwrap_or_default()));
     let facts: Vec<BudgetFacts> = guards.items.iter().map(budgets::facts).collect();
     let by_volume = volumes::bound(&bound.items);
     Ok(Survey {
         node: node::facts(own)?,
-        pods: here.into_iter().map(surveyed).collect(),
+        pods: here,
         hindrances: hindrances(&facts, &all_pods.items),
         budgets: facts,
         given_up_after: rules.drain.map_or(rules.attempt, |it| it.min(rules.attempt)),
@@ -125,12 +125,6 @@ pub(super) async fn survey(
         storage,
         versions: versions.into_iter().map(|(of, version)| (of.to_owned(), version)).into_map(),
     })
-}
-
-/// Whether it is the pod of a virtual machine that has not ended.
-fn launches(pod: &Pod) -> bool {
-    let facts = pods::facts(pod);
-    is_machine(&facts.labels) && !facts.finished
 }
 
 fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {
