@@ -111,7 +111,7 @@ pub async fn keep(
             boot_id: ours.boot_id.clone(),
             server: own.server,
         };
-        let class = class(None, own.tie_breaker, own.server);
+        let class = Class::of(None, own.tie_breaker, own.server);
         let mut keeper = TurnKeeper {
             cluster,
             ours,
@@ -294,7 +294,7 @@ impl TurnKeeper<'_> {
                 return vec![ask.into()];
             }
         }
-        vec![Event::Class(class(self.leads, self.tie_breaker, self.me.server)), ask.into()]
+        vec![Event::Class(Class::of(self.leads, self.tie_breaker, self.me.server)), ask.into()]
     }
 
     fn done(&mut self, done: CallResult) -> Event {
@@ -398,16 +398,6 @@ impl TurnKeeper<'_> {
             Effect::Say(what) => info!(node = self.me.node, "outage turn: {what}"),
         }
         true
-    }
-}
-
-/// The class of a node, `leads` as far as that was asked.
-fn class(leads: Option<bool>, tie_breaker: bool, server: bool) -> Class {
-    match (leads, tie_breaker, server) {
-        (Some(true), _, true) => Class::Leader,
-        (_, true, _) => Class::TieBreaker,
-        (_, false, false) => Class::Worker,
-        (_, false, true) => Class::Follower,
     }
 }
 

@@ -14,7 +14,7 @@ macro_rules! every_topic {
             EdgeNodeCert EdgeNodeClusterConfig EdgeNodeClusterStatus EdgeNodeInfo ImageWrite
             KubeClusterInfo KubeClusterUpdateStatus KubeConfig KubeLeaderElectInfo KubeStatsState
             KubeUserServices NodeAgentStatus NodeDrainProgress NodeDrainRequest NodeDrainStatus
-            NodeLeave NodeOutage OperationPause SiteOperation K3sUpdate SiteStatus OutageAnswer
+            NodeLeave NodeOutage OperationPause SiteOperation K3sUpdate OutageAnswer
             OutageQuestion VaultStatus VolumeMgrStatus ZbootConfig ZbootStatus ZedAgentStatus)
     };
     ($of:ident: $($topic:ident)+) => { vec![$($of::<$crate::$topic>()),+] };

@@ -132,7 +132,7 @@ fn our_own_topics_are_written_back_byte_for_byte() {
     }
     each_sampled_topic!(one():
         DrainPreflight NodeDrainProgress DrainHistory DrainJournal DeviceOpPending KubeStatsState
-        NodeLeave NodeOutage SiteOperation K3sUpdate SiteStatus ClusterDecision OutageAnswer
+        NodeLeave NodeOutage SiteOperation K3sUpdate ClusterDecision OutageAnswer
         OutageQuestion AppLogMarks AgentTrouble ImageWrite);
 }
 

@@ -1,12 +1,12 @@
 //! The roles for a shutdown or reboot of the whole site: the agents', and that of the person who starts one.
 
 use agent::Clock;
-use kubeapi::machines::stops;
+use kubeapi::machines::{starts, stops};
 use kubeapi::watch::WatchScope;
 use outage::site::calls;
 use outage::site::calls::Address;
 use outage::site::calls::{act, find, scale};
-use outage::site::record::{SitePhase, starts};
+use outage::site::record::SitePhase;
 use outage::turn::record::TurnRecord;
 use outage::turn::rule::TurnNode;
 use scenarios::World;
@@ -42,7 +42,7 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
         } else {
             sim.until(guests, <[Value]>::is_empty).await;
             let all = find(&handle, &SitePhase::Restoring, "op").await.unwrap().machines.all;
-            if phase == SitePhase::Restoring { starts("op", &[], &all) } else { Vec::new() }
+            if phase == SitePhase::Restoring { starts(|mark| mark.id == "op", &[], &all) } else { Vec::new() }
         };
         for it in work {
             act(&handle, &it).await.unwrap();

@@ -10,7 +10,7 @@ use agent::Clock;
 use agent::device::MachineOperation;
 use kubesim::Sim;
 use outage::operator as lease;
-use outage::site::operator::{self, SiteRequest};
+use outage::site::operator;
 use outage::site::record::{OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use outage::turn::record::{LEASE, MODE};
 use scenarios::{Cluster, Dice, World, within_still};
@@ -74,7 +74,7 @@ impl Place {
     }
 
     pub(crate) async fn begin(&self, kind: SiteKind) {
-        let wish = SiteRequest { kind, ..Self::wish() };
+        let wish = Self::wish(kind);
         let handle = self.worlds[0].cluster.handle();
         let nodes: Vec<_> =
             outage::calls::glance(&handle).await.unwrap().into_iter().map(|(node, _)| node).collect();
@@ -82,15 +82,8 @@ impl Place {
         lease::change(&handle, wall, |record| operator::begin(record, &wish, &nodes)).await.unwrap();
     }
 
-    pub(crate) fn wish() -> SiteRequest {
-        SiteRequest {
-            id: "op-1".to_owned(),
-            kind: SiteKind::Shutdown,
-            by: said(),
-            leave_machines: false,
-            although_held: false,
-            findings: vec![],
-        }
+    pub(crate) fn wish(kind: SiteKind) -> SiteRecord {
+        SiteRecord { id: "op-1".to_owned(), kind, by: said(), ..SiteRecord::default() }
     }
 
     pub(crate) fn mode(&self) -> Option<SiteRecord> {
@@ -176,7 +169,8 @@ fn u13_a_site_is_shut_down_in_order_without_an_eviction_and_comes_back_in_any_or
             assert_eq!(place.mode().unwrap().phase, SitePhase::ServersGoing);
             assert_eq!(place.replicas().0, 0);
             assert!(place.sim.list(GUESTS).is_empty(), "a guest was cut off");
-            assert_eq!(place.mode().unwrap().machines[0].name, "till");
+            let machine = place.sim.get("kubevirt/virtualmachines", "shop", "till").unwrap();
+            assert!(machine["metadata"]["annotations"]["pillar-rs/site-stopped"].is_string());
             assert_eq!(place.sim.list("storage/volumeattachments").len(), 0);
             let mut dice = Dice::new(u64::try_from(seed).unwrap());
             for at in order {

@@ -7,7 +7,7 @@ use agent::Clock;
 use agent::device::MachineOperation;
 use kubesim::{Etcd, EtcdFault, ScriptedFault};
 use outage::operator as lease;
-use outage::site::operator::{self, SiteRequest, last_restart};
+use outage::site::operator::{self, last_restart};
 use outage::site::record::{NodeStep, SiteKind, SitePhase, SiteRecord};
 use outage::turn::record::{MODE, TurnRecord};
 use scenarios::{Cluster, within_still};
@@ -304,7 +304,7 @@ fn v3_a_withdrawal_ends_the_drain_of_the_node_that_goes_and_a_second_operation_i
         place.worlds[0].cluster.block().await;
         place.begin(SiteKind::Restart).await;
         place.worlds[2].until_file(PENDING, "the order", |text| text.is_some()).await;
-        let wish = SiteRequest { kind: SiteKind::Shutdown, ..Place::wish() };
+        let wish = Place::wish(SiteKind::Shutdown);
         let handle = place.worlds[0].cluster.handle();
         let refused =
             operator::begin(&place.record().await, &wish, &lease::view(&handle).await.unwrap().nodes);

@@ -43,7 +43,7 @@ use tokio::net::TcpStream;
 
 use super::record::{Machines, PhaseReadings, ScaledWorkload, SitePhase};
 use crate::turn::pulses::Pulse;
-use crate::turn::record::TurnRecord;
+use crate::turn::record::{Holder, TurnRecord};
 use crate::turn::rule::TurnNode;
 
 /// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
@@ -71,7 +71,7 @@ pub async fn find(cluster: &ApiClient, phase: &SitePhase, id: &str) -> Result<Ph
         SitePhase::Starting => {
             let all = longhorn_volumes(cluster).await?;
             let faulted = all.iter().filter(|it| it.status.robustness == "faulted");
-            found.blocking = faulted.map(Volume::shown).collect();
+            found.blocking = faulted.map(|it| format!("storage, a faulted volume: {}", it.shown())).collect();
         }
         SitePhase::Restoring => {
             (found.machines, found.work) = futures::try_join!(machines(cluster), scaled(cluster, id))?;
@@ -252,8 +252,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 pub struct Address(Vec<VirtualIp>);
 
 impl Address {
-    /// Why it is not there yet, or empty.
-    pub async fn look(&mut self, cluster: &ApiClient, nodes: &[TurnNode]) -> Result<String, Error> {
+    /// Why it is not there yet.
+    pub async fn look(&mut self, cluster: &ApiClient, nodes: &[TurnNode]) -> Result<Option<String>, Error> {
         let is_ready =
             |name: &str| nodes.iter().any(|it| it.name == name && it.ready && it.pulse != Pulse::Still);
         let all = cluster::virtual_ips(cluster, is_ready).await?;
@@ -263,20 +263,19 @@ impl Address {
             }
         }
         if let Some(found) = network::virtual_ips(&network::renewed(&all, &self.0)).pop() {
-            return Ok(found.text);
+            return Ok(Some(found.text));
         }
         if all.is_empty() {
-            return Ok(String::new());
+            return Ok(None);
         }
-        let Some(address) = configured(cluster).await? else { return Ok(String::new()) };
+        let Some(address) = configured(cluster).await? else { return Ok(None) };
         let connected = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&address)).await;
-        Ok(match connected {
-            Ok(Ok(_)) => String::new(),
-            Ok(Err(why)) => format!("the virtual IP {address}: {why}"),
-            Err(_elapsed) => {
-                format!("the virtual IP {address}: no answer within {} s", CONNECT_LIMIT.as_secs())
-            }
-        })
+        let why = match connected {
+            Ok(Ok(_)) => return Ok(None),
+            Ok(Err(why)) => why.to_string(),
+            Err(_elapsed) => format!("no answer within {} s", CONNECT_LIMIT.as_secs()),
+        };
+        Ok(Some(format!("the virtual IP {address}: {why}")))
     }
 }
 
@@ -292,15 +291,18 @@ async fn configured(cluster: &ApiClient) -> Result<Option<String>, Error> {
 }
 
 pub const CODES: [&str; 8] =
-    ["turn", "nodes", "paused", "etcd", "snapshot", "certificates", "volumes", "backups"];
+    [TURN, "nodes", "paused", "etcd", "snapshot", "certificates", "volumes", "backups"];
+/// Of a turn that is held.
+pub(super) const TURN: &str = "turn";
+
+pub(super) fn turn_held(it: &Holder) -> Finding {
+    let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());
+    Finding::new(TURN, text, "wait until it is back, or stop what it does: --pass turn")
+}
 
 /// Looks at all of it; `now` is the wall clock.
 pub async fn look(cluster: &ApiClient, record: &TurnRecord, now: Timestamp) -> Vec<Finding> {
-    let turn = record.holders.iter().map(|it| {
-        let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());
-        Finding::new("turn", text, "wait until it is back, or stop what it does: --pass turn")
-    });
-    let mut found: Vec<Finding> = turn.collect();
+    let mut found: Vec<Finding> = record.holders.iter().map(turn_held).collect();
     found.extend(cluster::site(cluster, now).await);
     found
 }

@@ -10,12 +10,12 @@
 
 use std::time::Duration;
 
-use kubeapi::machines::room;
+use kubeapi::machines::{self, room};
 use kubeapi::names::listed;
 use step::SmallSort as _;
 
 use super::record::{
-    self, CANCEL, MachineAction, MachineWork, Machines, Move, NODE_LIMIT, NodeStep, PhaseReadings, SiteKind,
+    CANCEL, MachineAction, MachineWork, Machines, Move, NODE_LIMIT, NodeStep, PhaseReadings, SiteKind,
     SiteMember, SitePhase, SiteRecord, in_turn, pass_step, put,
 };
 use crate::turn::pulses::Pulse;
@@ -80,25 +80,31 @@ pub fn is_verifying(site: &SiteRecord) -> bool {
 pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
     let step = |it: &SiteMember| site.step(&it.node);
     let pass = pass_step(site);
+    let zedkube_on = |first: &str| {
+        format!(
+            "`zedbox status` on node {first} shows whether zedkube runs there; without them: {pass}; or withdraw: {CANCEL}"
+        )
+    };
     match &site.phase {
         SitePhase::Announced => {
             let late = names(site, |it| step(it).is_none());
-            all_said(site, &late, "write the operation to their disks", SitePhase::Cordoning)
+            let what = "nodes to write the operation to their disks";
+            after(site, &late, what, SitePhase::Cordoning, zedkube_on)
         }
         SitePhase::Cordoning => {
             let late = names(site, |it| matches!(step(it), None | Some(NodeStep::Seen)));
-            all_said(site, &late, "be cordoned", SitePhase::Stopping)
+            after(site, &late, "nodes to be cordoned", SitePhase::Stopping, zedkube_on)
         }
         SitePhase::Stopping => stopping(site, found),
-        SitePhase::Detaching => after(site, &found.blocking, SitePhase::WorkersGoing, |_| {
-            let next = format!("kubectl get volumeattachments; or leave them attached: {pass}");
-            ("volumes to be detached".to_owned(), next)
-        }),
+        SitePhase::Detaching => {
+            let next = |_: &str| format!("kubectl get volumeattachments; or leave them attached: {pass}");
+            after(site, &found.blocking, "volumes to be detached", SitePhase::WorkersGoing, next)
+        }
         SitePhase::WorkersGoing => {
             let up = names(site, |it| !it.is_server() && !is_gone(site, it, nodes));
-            after(site, &up, SitePhase::ServersGoing, |first| {
-                let next = format!("look at node {first}: zedbox status; without them: {pass}");
-                (format!("workers to {}", down(&site.kind)), next)
+            let what = format!("workers to {}", down(&site.kind));
+            after(site, &up, &what, SitePhase::ServersGoing, |first| {
+                format!("look at node {first}: zedbox site status; without them: {pass}")
             })
         }
         SitePhase::ServersGoing => servers(site, nodes),
@@ -116,35 +122,29 @@ pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
 }
 
 fn to(site: &SiteRecord, phase: SitePhase) -> Move {
-    let mut site = site.clone();
-    (site.phase, site.waits, site.next, site.since) = (phase, String::new(), String::new(), String::new());
+    let mut site = site.clone().into_phase(phase);
     if site.phase == SitePhase::ServersGoing {
-        (site.order, site.leader) = site.off_order();
+        (site.order, site.leader) = plan(&site);
+        site.order.retain(|name| site.nodes.iter().any(|it| it.node == *name && it.is_server()));
     }
     Move::To(Box::new(site))
 }
 
-/// Waits until none of `late` is left or an operator has ended that; then it is `then`. `words` of the first one: what is
-/// waited for, and what a person can type.
+/// Waits for `what` until none of `late` is left or an operator has ended that; then it is `then`. `next` of the first one:
+/// what a person can type.
 fn after(
     site: &SiteRecord,
     late: &[String],
+    what: &str,
     then: SitePhase,
-    words: impl FnOnce(&str) -> (String, String),
+    next: impl FnOnce(&str) -> String,
 ) -> Move {
-    let Some(first) = late.first().filter(|_| !site.is_passed()) else { return to(site, then) };
-    let (what, next) = words(first);
-    Move::Wait(format!("{what}: {}", listed(late, ", ")), next)
-}
-
-fn all_said(site: &SiteRecord, late: &[String], what: &str, then: SitePhase) -> Move {
-    after(site, late, then, |first| {
-        let next = format!(
-            "`zedbox status` on node {first} shows whether zedkube runs there; without them: {}; or withdraw: {CANCEL}",
-            pass_step(site)
-        );
-        (format!("nodes to {what}"), next)
-    })
+    match late.first() {
+        Some(first) if !site.is_passed() => {
+            Move::Wait(format!("{what}: {}", listed(late, ", ")), next(first))
+        }
+        Some(_) | None => to(site, then),
+    }
 }
 
 /// The nodes of the site of which this holds.
@@ -155,10 +155,7 @@ fn names(site: &SiteRecord, holds: impl Fn(&SiteMember) -> bool) -> Vec<String> 
 /// Machines first, and only then what their guests may need.
 fn stopping(site: &SiteRecord, found: &PhaseReadings) -> Move {
     if !site.leave_machines && !site.is_passed() {
-        let work = kubeapi::machines::stops(&site.id, "", &found.machines.all);
-        if let Some(machines) = record::noted(&site.machines, &work) {
-            return Move::To(Box::new(SiteRecord { machines, ..site.clone() }));
-        }
+        let work = machines::stops(&site.id, "", &found.machines.all);
         if !work.is_empty() {
             return Move::Machines(work);
         }
@@ -212,13 +209,9 @@ fn starting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
         let missing = listed(&missing, ", ");
         let waits = format!("nodes to come back: {missing}; after {limit} min it continues without them");
         Some((waits, format!("switch them on; or at once without them: {pass}")))
-    } else if !found.address.is_empty() {
-        let next = "kubectl -n kube-system get leases,pods -o wide shows kube-vip; or without it:";
-        Some((found.address.clone(), format!("{next} {pass}")))
     } else if !found.blocking.is_empty() {
-        let waits = format!("storage, faulted volumes: {}", listed(&found.blocking, ", "));
-        let next = "kubectl -n longhorn-system get volumes; or start all the same:";
-        Some((waits, format!("{next} {pass}")))
+        let next = "kubectl get pods -n kube-system shows kube-vip, get volumes -n longhorn-system storage; or without:";
+        Some((listed(&found.blocking, "; "), format!("{next} {pass}")))
     } else {
         None
     };
@@ -239,9 +232,8 @@ fn uncordoning(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> 
         let missing = [site.missing.clone(), late].concat();
         return to(&SiteRecord { missing, ..site.clone() }, SitePhase::Restoring);
     }
-    after(site, &late, SitePhase::Restoring, |first| {
-        let next = format!("zedbox status on node {first} shows what its checks after boot wait for");
-        ("nodes to be schedulable".to_owned(), next)
+    after(site, &late, "nodes to be schedulable", SitePhase::Restoring, |first| {
+        format!("zedbox status on node {first} shows what its checks after boot wait for")
     })
 }
 
@@ -250,7 +242,7 @@ fn restoring(site: &SiteRecord, found: &PhaseReadings) -> Move {
     if !found.work.is_empty() {
         return Move::Scale(found.work.clone());
     }
-    let work = record::starts(&site.id, &site.machines, &found.machines.all);
+    let work = machines::starts(|mark| mark.id == site.id, &[], &found.machines.all);
     if work.is_empty() || site.is_passed() {
         return Move::End;
     }
@@ -274,7 +266,7 @@ pub fn refused_step(site: &SiteRecord) -> String {
 /// All nodes in the order in which they go, and who leads etcd, or empty: first those that have gone, as they went; then
 /// workers, the tie-breaker, servers, and last the one that leads.
 pub fn plan(site: &SiteRecord) -> (Vec<String>, String) {
-    let (_, leader) = site.off_order();
+    let leader = site.leader_now();
     let mut order: Vec<String> = site.order.iter().filter(|it| !is_waiting(site, it)).cloned().collect();
     let rank = |it: &SiteMember| match it.class {
         _ if it.node == leader => 3,
@@ -384,59 +376,47 @@ fn stop(site: &SiteRecord, member: &SiteMember, why: &str) -> Move {
     if site.ack(&member.node).is_some() {
         site = put(site, member, NodeStep::Failed, why, "");
     }
-    site.phase = SitePhase::Stopped;
-    site.waits = format!("node {}: {why}", member.node);
-    site.next = format!(
-        "repair that, then {}; or continue without this node: zedbox site continue --skip {} --reason '...'; or end \
-         it: {CANCEL}",
-        pass_step(&site),
+    let skip = format!(
+        "or continue without this node: zedbox site continue --skip {} --reason '...'; ",
         member.node
     );
-    Move::To(Box::new(site))
+    stopped(site, format!("node {}: {why}", member.node), &skip)
+}
+
+fn stopped(site: SiteRecord, waits: String, skip: &str) -> Move {
+    let site = site.into_phase(SitePhase::Stopped);
+    let next = format!("repair that, then {}; {skip}or end it: {CANCEL}", pass_step(&site));
+    Move::To(Box::new(SiteRecord { waits, next, ..site }))
 }
 
 /// It has stopped: the cluster has to be well before anything starts again.
 fn checking(site: &SiteRecord, found: &PhaseReadings) -> Move {
-    let mut site = site.clone();
-    match is_well(&site, found, "before the restart continues") {
-        Ok(Some((waits, next))) => return Move::Wait(waits, next),
-        Ok(None) => {
-            (site.phase, site.waits, site.next) = (SitePhase::Restarting, String::new(), String::new());
-        }
-        Err(why) => {
-            (site.phase, site.waits) = (SitePhase::Stopped, why);
-            site.next = format!("repair that, then {}; or end it: {CANCEL}", pass_step(&site));
-        }
+    match is_well(site, found, "before the restart continues") {
+        Ok(Some((waits, next))) => Move::Wait(waits, next),
+        Ok(None) => to(site, SitePhase::Restarting),
+        Err(why) => stopped(site.clone(), why, ""),
     }
-    Move::To(Box::new(site))
 }
 
 /// Whether the cluster is well, and has been so for long enough: what is waited for with `when`, and what a person can
 /// type; `None` for nothing.
 /// Errors: for too long it is not well: why.
 fn is_well(site: &SiteRecord, found: &PhaseReadings, when: &str) -> Result<Option<(String, String)>, String> {
-    let (limit, hours) = (NODE_LIMIT.as_secs() / 60, REBUILD_LIMIT.as_secs() / 3600);
-    let (blocking, rebuilding) = (listed(&found.blocking, "; "), listed(&found.rebuilding, "; "));
-    let taken = format!("or take it as well: {}", pass_step(site));
-    match (found.blocking.is_empty(), found.rebuilding.is_empty()) {
-        (false, _) if found.lasted >= NODE_LIMIT => {
-            Err(format!("for {limit} min the cluster is not well: {blocking}"))
-        }
-        (false, _) => Ok(Some((
-            format!("the cluster to be well {when}: {blocking}"),
-            format!("zedbox verify; {taken}"),
-        ))),
-        (true, false) if found.lasted >= REBUILD_LIMIT => {
-            Err(format!("for {hours} h copies of volumes are missing: {rebuilding}"))
-        }
-        (true, false) => Ok(Some((
-            format!("copies of volumes to be made again {when}: {rebuilding}"),
-            format!("kubectl -n longhorn-system get volumes; {taken}"),
-        ))),
-        (true, true) if found.well >= WELL => Ok(None),
-        (true, true) => Ok(Some((
-            format!("the cluster to stay well for {} s {when}", WELL.as_secs()),
-            "zedbox verify".to_owned(),
-        ))),
+    let (bad, limit, what, look) = if !found.blocking.is_empty() {
+        (&found.blocking, NODE_LIMIT, ["the cluster to be well", "the cluster is not well"], "zedbox verify")
+    } else if !found.rebuilding.is_empty() {
+        let what = ["copies of volumes to be made again", "copies of volumes are missing"];
+        (&found.rebuilding, REBUILD_LIMIT, what, "kubectl -n longhorn-system get volumes")
+    } else if found.well < WELL {
+        let waits = format!("the cluster to stay well for {} s {when}", WELL.as_secs());
+        return Ok(Some((waits, "zedbox verify".to_owned())));
+    } else {
+        return Ok(None);
+    };
+    let ([wanted, failed], bad) = (what, listed(bad, "; "));
+    if found.lasted >= limit {
+        return Err(format!("for {} min {failed}: {bad}", limit.as_secs() / 60));
     }
+    let next = format!("{look}; or take it as well: {}", pass_step(site));
+    Ok(Some((format!("{wanted} {when}: {bad}"), next)))
 }

@@ -164,14 +164,14 @@ impl MemberState<'_> {
 
     /// In a shutdown or reboot, from its beginning to its end.
     fn in_phase(mut self, site: &SiteRecord) -> Next {
-        if site.phase.is_up_again() {
-            self.disk.released = true;
-            let open = self.facts.open;
-            return if open { self.at(&NodeStep::Open).says(NodeStep::Open, "") } else { self.waits(CORDON) };
-        }
         let is_later_boot = self.disk.boot_id != self.own.boot_id;
         let (server, cordoned) = (self.disk.server, self.facts.cordoned);
         match (NodeStep::from(self.disk.step.clone()), &site.phase) {
+            (_, SitePhase::Uncordoning | SitePhase::Restoring) => {
+                self.disk.released = true;
+                let open = self.facts.open;
+                if open { self.at(&NodeStep::Open).says(NodeStep::Open, "") } else { self.waits(CORDON) }
+            }
             // Going is not said before it is on disk, and the disk is not asked again once it is.
             (NodeStep::Going, _) if !is_later_boot => self.going(),
             // It went, and this is a later boot. Power that is lost once a server has the order of going does the same as
@@ -192,14 +192,7 @@ impl MemberState<'_> {
                 | SitePhase::WorkersGoing
                 | SitePhase::ServersGoing,
             ) => self.cordoned(step),
-            (
-                _,
-                SitePhase::Uncordoning
-                | SitePhase::Restoring
-                | SitePhase::Restarting
-                | SitePhase::Stopped
-                | SitePhase::Checking,
-            ) => self.waits(""),
+            (_, SitePhase::Restarting | SitePhase::Stopped | SitePhase::Checking) => self.waits(""),
             (_, SitePhase::Stranger(word)) => {
                 self.waits(&format!("an update of this node's software: it does not know the phase {word}"))
             }

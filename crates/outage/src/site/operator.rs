@@ -2,7 +2,7 @@
 //!
 //! Not here: the calls (`crate::operator`), words for a terminal. Pure: no clock, no I/O, no task.
 
-use super::calls::Finding;
+use super::calls::{TURN, turn_held};
 use super::coordinate::plan;
 use super::record::{
     Ack, CANCEL, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord, in_turn, put,
@@ -13,19 +13,6 @@ use crate::turn::rule::{OperatorRefusal, TurnNode};
 /// Annotation of the Lease: the last restart that has ended, as [`SiteRecord`]; no decision reads it.
 pub const LAST: &str = "pillar-rs/site-last-restart";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SiteRequest {
-    /// Identity, new for each operation.
-    pub id: String,
-    pub kind: SiteKind,
-    pub by: OperatorStatement,
-    /// Virtual machines may go down with their nodes.
-    pub leave_machines: bool,
-    pub although_held: bool,
-    /// What speaks against it, and is passed.
-    pub findings: Vec<Finding>,
-}
-
 /// The operation of a record, if there is one.
 /// Errors: [`OperatorRefusal::Site`]: it cannot be read.
 pub fn current(record: &TurnRecord) -> Result<Option<SiteRecord>, OperatorRefusal> {
@@ -33,10 +20,7 @@ pub fn current(record: &TurnRecord) -> Result<Option<SiteRecord>, OperatorRefusa
 }
 
 fn with(record: &TurnRecord, site: &SiteRecord) -> Result<TurnRecord, OperatorRefusal> {
-    let mode = site
-        .mode()
-        .map_err(|why| OperatorRefusal::Site(format!("the operation cannot be written: {why}")))?;
-    Ok(TurnRecord { mode: Some(mode), ..record.clone() })
+    Ok(TurnRecord { mode: Some(site.mode().map_err(OperatorRefusal::Site)?), ..record.clone() })
 }
 
 /// What a person can type who has read something else.
@@ -50,11 +34,20 @@ fn reason(said: &OperatorStatement) -> Result<(), OperatorRefusal> {
     if said.why.trim().is_empty() { Err(OperatorRefusal::NoReason) } else { Ok(()) }
 }
 
-/// The record with a new operation of these nodes.
+/// Errors: [`OperatorRefusal::Site`]: an operation is in progress.
+pub fn none_in_progress(record: &TurnRecord) -> Result<(), OperatorRefusal> {
+    let Some(mode) = &record.mode else { return Ok(()) };
+    refused(format!(
+        "the whole-site operation {} ({}) is in progress; look at it: zedbox site status",
+        mode.kind, mode.id
+    ))
+}
+
+/// The record with a new operation of these nodes: `wish` says which, for whom, and which findings are passed.
 /// Errors: [`OperatorRefusal`]: there is one, a node holds a turn, or there is no reason or no node.
 pub fn begin(
     record: &TurnRecord,
-    wish: &SiteRequest,
+    wish: &SiteRecord,
     nodes: &[TurnNode],
 ) -> Result<TurnRecord, OperatorRefusal> {
     with(record, &begun(record, wish, nodes)?)
@@ -63,23 +56,17 @@ pub fn begin(
 /// The operation with which [`begin`] begins.
 pub fn begun(
     record: &TurnRecord,
-    wish: &SiteRequest,
+    wish: &SiteRecord,
     nodes: &[TurnNode],
 ) -> Result<SiteRecord, OperatorRefusal> {
     reason(&wish.by)?;
-    if let Some(mode) = &record.mode {
-        return refused(format!(
-            "the whole-site operation {} ({}) is in progress; look at it: zedbox site status",
-            mode.kind, mode.id
-        ));
-    }
-    if let Some(holder) = record.holders.first().filter(|_| !wish.although_held) {
-        return refused(format!(
-            "node {} holds a turn ({}, phase {}): wait until it is back, or add --pass turn, which stops what it does",
-            holder.node,
-            holder.op.text(),
-            holder.phase.text()
-        ));
+    none_in_progress(record)?;
+    let restarts = wish.kind == SiteKind::Restart;
+    // A restart waits for turns.
+    let may_be_held = restarts || wish.findings.iter().any(|it| it.code == TURN);
+    if let Some(holder) = record.holders.first().filter(|_| !may_be_held) {
+        let held = turn_held(holder);
+        return refused(format!("{}: {}", held.text, held.next));
     }
     if let Some(it) = record.failovers.iter().find(|it| it.state.is_open()) {
         return refused(format!(
@@ -93,23 +80,13 @@ pub fn begun(
     let member = |it: &TurnNode| SiteMember {
         node: it.name.clone(),
         uid: it.uid.clone(),
-        class: match (it.tie_breaker, it.server || it.etcd) {
-            (true, _) => Class::TieBreaker,
-            (false, true) => Class::Follower,
-            (false, false) => Class::Worker,
-        },
+        class: Class::of(None, it.tie_breaker, it.server || it.etcd),
     };
-    let restarts = wish.kind == SiteKind::Restart;
     let mut site = SiteRecord {
-        id: wish.id.clone(),
-        kind: wish.kind.clone(),
-        by: wish.by.clone(),
-        leave_machines: wish.leave_machines,
         phase: if restarts { SitePhase::Restarting } else { SitePhase::Announced },
         nodes: nodes.iter().map(member).collect(),
-        findings: wish.findings.clone(),
         since: wish.by.when.clone(),
-        ..SiteRecord::default()
+        ..wish.clone()
     };
     if restarts {
         (site.order, site.leader) = plan(&site);
@@ -134,7 +111,9 @@ fn ended(record: &TurnRecord, site: &SiteRecord) -> Result<TurnRecord, OperatorR
     Ok(record)
 }
 
-fn existing(record: &TurnRecord) -> Result<SiteRecord, OperatorRefusal> {
+/// The operation that is in progress, for what a person says of it.
+fn existing(record: &TurnRecord, said: &OperatorStatement) -> Result<SiteRecord, OperatorRefusal> {
+    reason(said)?;
     current(record)?.ok_or_else(|| OperatorRefusal::Site("no whole-site operation is in progress".to_owned()))
 }
 
@@ -166,8 +145,7 @@ pub fn advance(
 /// The record with its operation withdrawn: the cordons go, and the applications come back.
 /// Errors: [`OperatorRefusal`]: there is none, or the servers go already.
 pub fn cancel(record: &TurnRecord, said: &OperatorStatement) -> Result<TurnRecord, OperatorRefusal> {
-    reason(said)?;
-    let mut site = existing(record)?;
+    let mut site = existing(record, said)?;
     if site.cancelled.is_some() {
         return Ok(record.clone());
     }
@@ -185,9 +163,7 @@ pub fn cancel(record: &TurnRecord, said: &OperatorStatement) -> Result<TurnRecor
         // A drain that was ordered by it ends like any that is withdrawn.
         return ended(record, &site);
     }
-    site.since.clone_from(&said.when);
-    (site.phase, site.waits, site.next) = (SitePhase::Uncordoning, String::new(), String::new());
-    with(record, &site)
+    with(record, &SiteRecord { since: said.when.clone(), ..site.into_phase(SitePhase::Uncordoning) })
 }
 
 /// The record with the wait of the present phase ended.
@@ -198,8 +174,7 @@ pub fn pass(
     node: Option<&str>,
     said: &OperatorStatement,
 ) -> Result<TurnRecord, OperatorRefusal> {
-    reason(said)?;
-    let mut site = existing(record)?;
+    let mut site = existing(record, said)?;
     if site.phase != *phase {
         return refused(format!(
             "the whole-site operation is in phase {}, not {}; look again: zedbox site status",
@@ -225,14 +200,10 @@ fn resume(
     said: &OperatorStatement,
 ) -> Result<SiteRecord, OperatorRefusal> {
     let known = in_turn(&site).map(|(member, ack)| (member.clone(), ack.clone()));
-    let goes = known.as_ref().map(|(member, _)| member.node.as_str());
+    let goes = known.as_ref().map_or("no node", |(member, _)| &member.node);
     let stopped = site.phase == SitePhase::Stopped;
-    match (node, goes) {
-        (Some(node), Some(goes)) if node != goes => {
-            return refused(format!("node {goes} goes now, not {node}; {LOOK}"));
-        }
-        (Some(node), None) if !stopped => return refused(format!("no node goes now, not {node}; {LOOK}")),
-        _ => {}
+    if let Some(node) = node.filter(|it| *it != goes && !(stopped && known.is_none())) {
+        return refused(format!("node {goes} goes now, not {node}; {LOOK}"));
     }
     let mut then = if stopped { SitePhase::Checking } else { SitePhase::Restarting };
     if let Some((member, ack)) = known.filter(|_| site.phase != SitePhase::Checking) {
@@ -246,11 +217,9 @@ fn resume(
             // It has stopped again while the cluster was looked at.
             (step @ (NodeStep::Draining | NodeStep::Going), _) if stopped => step.clone(),
             (step, _) => {
+                let (node, step) = (&member.node, step.text());
                 return refused(format!(
-                    "node {} is at step {}, which nobody can pass; look at it: zedbox site status; or end the restart: \
-                     {CANCEL}",
-                    member.node,
-                    step.text()
+                    "node {node} is at step {step}, which nobody can pass; {LOOK}; or end the restart: {CANCEL}"
                 ));
             }
         };
@@ -262,14 +231,13 @@ fn resume(
         let verified = if step == NodeStep::Done { &taken } else { "" };
         site = put(site, &member, step, "", verified);
     } else if !stopped && site.phase != SitePhase::Checking {
-        return refused("no node goes now, and there is nothing to pass; look again: zedbox site status");
+        return refused(format!("no node goes now, and there is nothing to pass; {LOOK}"));
     }
     if stopped {
         ask_again(&mut site);
     }
     site.stamp(&said.when);
-    (site.phase, site.waits, site.next) = (then, String::new(), String::new());
-    Ok(SiteRecord { since: said.when.clone(), ..site })
+    Ok(SiteRecord { since: said.when.clone(), ..site.into_phase(then) })
 }
 
 /// Time has passed: boots and who leads etcd are asked again.
@@ -284,8 +252,7 @@ pub fn skip(
     node: &str,
     said: &OperatorStatement,
 ) -> Result<TurnRecord, OperatorRefusal> {
-    reason(said)?;
-    let mut site = existing(record)?;
+    let mut site = existing(record, said)?;
     if site.kind != SiteKind::Restart {
         return refused(format!("nodes are skipped in a restart, not in a {}", site.kind.text()));
     }

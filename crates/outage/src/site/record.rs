@@ -6,11 +6,9 @@
 
 use std::time::Duration;
 
-use kubeapi::machines;
 pub use kubeapi::machines::{MachineAction, MachineSeen, MachineWork, RunStrategy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use step::SmallSort as _;
 
 use super::calls::Finding;
 use crate::turn::record::{Class, Mode, RESTART, words};
@@ -80,11 +78,6 @@ impl SitePhase {
     pub fn may_cancel(&self) -> bool {
         *self < Self::ServersGoing || matches!(self, Self::Restarting | Self::Stopped | Self::Checking)
     }
-
-    /// Whether the site is on its way up.
-    pub fn is_up_again(&self) -> bool {
-        matches!(self, Self::Uncordoning | Self::Restoring)
-    }
 }
 
 /// A node of the site when the operation began.
@@ -105,28 +98,26 @@ impl SiteMember {
 
 /// What one node has said of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Ack {
     pub node: String,
     pub uid: String,
     pub step: NodeStep,
     /// The boot in which it said so.
-    #[serde(rename = "bootID", default)]
+    #[serde(rename = "bootID")]
     pub boot_id: String,
     /// It led etcd then.
-    #[serde(default)]
     pub leads: bool,
     /// What it waits for by itself, a sentence or empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub waits: String,
     /// Since when, RFC 3339; display only.
-    #[serde(default)]
     pub since: String,
     /// Of a restart: the steps before this one, each with since when.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<(NodeStep, String)>,
     /// Of a restart: how the cluster was with the node back, a sentence or empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub verified: String,
     /// Members of another version.
     #[serde(flatten)]
@@ -157,47 +148,34 @@ pub struct OperatorStatement {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct SiteRecord {
     pub id: String,
     pub kind: SiteKind,
     pub by: OperatorStatement,
     /// Virtual machines may go down with their nodes.
-    #[serde(default)]
     pub leave_machines: bool,
     pub phase: SitePhase,
     pub nodes: Vec<SiteMember>,
     /// The servers in the order in which they go, from `servers-going` on; of a restart all nodes, from its beginning on.
-    #[serde(default)]
     pub order: Vec<String>,
     /// The node that leads etcd, the last of them; empty where none does.
-    #[serde(default)]
     pub leader: String,
     /// What this phase waits for, a sentence or empty.
-    #[serde(default)]
     pub waits: String,
     /// What a person can type about that.
-    #[serde(default)]
     pub next: String,
     /// Since when this phase is, RFC 3339; display only.
-    #[serde(default)]
     pub since: String,
     /// What spoke against it when it began, and was passed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// Virtual machines that were stopped, in the order in which they are started.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub machines: Vec<VmRecord>,
     /// Phases whose wait an operator has ended.
-    #[serde(default)]
     pub passed: Vec<OperatorStatement>,
-    #[serde(default)]
     pub cancelled: Option<OperatorStatement>,
     /// Nodes without which the site went on, by name.
-    #[serde(default)]
     pub missing: Vec<String>,
     /// What the nodes have said.
-    #[serde(default)]
     pub seen: Vec<Ack>,
     /// Members of another version.
     #[serde(flatten)]
@@ -208,14 +186,18 @@ impl SiteRecord {
     /// Reads it out of the Lease's [`Mode`].
     /// Errors: it is not one that this version can use: why.
     pub fn of(mode: &Mode) -> Result<Self, String> {
-        let read = serde_json::to_value(mode).and_then(serde_json::from_value);
-        read.map_err(|why| format!("the whole-site operation {} cannot be read: {why}", mode.id))
+        let read = serde_json::to_value(mode).and_then(serde_json::from_value::<Self>);
+        let named = |why: String| format!("the whole-site operation {} cannot be read: {why}", mode.id);
+        let read = read.map_err(|why| named(why.to_string()))?;
+        // Without them it would go on at once.
+        if read.nodes.is_empty() { Err(named("it has no nodes".to_owned())) } else { Ok(read) }
     }
 
     /// As it is written into the Lease.
     /// Errors: it cannot be written as JSON; nothing may be sent then.
-    pub fn mode(&self) -> Result<Mode, serde_json::Error> {
-        serde_json::to_value(self).and_then(serde_json::from_value)
+    pub fn mode(&self) -> Result<Mode, String> {
+        let written = serde_json::to_value(self).and_then(serde_json::from_value);
+        written.map_err(|why| format!("the whole-site operation {} cannot be written: {why}", self.id))
     }
 
     /// The node of this name and UID, if it is one of the site.
@@ -248,7 +230,9 @@ impl SiteRecord {
             if self.kind == SiteKind::Restart && held.step != ack.step {
                 ack.past.push((held.step.clone(), held.since.clone()));
             }
-            ack.verified.clone_from(&held.verified);
+            if ack.verified.is_empty() {
+                ack.verified.clone_from(&held.verified);
+            }
             ack.rest.clone_from(&held.rest);
             *held = ack;
         } else {
@@ -261,34 +245,22 @@ impl SiteRecord {
         self.seen.iter_mut().filter(|it| it.since.is_empty()).for_each(|it| when.clone_into(&mut it.since));
     }
 
+    /// In this phase, of which nothing is known yet.
+    #[must_use]
+    pub fn into_phase(self, phase: SitePhase) -> Self {
+        Self { phase, waits: String::new(), next: String::new(), since: String::new(), ..self }
+    }
+
     /// Whether an operator has ended the wait of the phase that it is in.
     pub fn is_passed(&self) -> bool {
         self.passed.iter().any(|it| it.phase == self.phase.text())
     }
 
-    /// The servers in the order in which they go: the tie-breaker, those that do not lead etcd, the leader last; and
-    /// the leader, or empty. Of two that say that they lead, the last by name is taken.
-    pub fn off_order(&self) -> (Vec<String>, String) {
-        let leads = |it: &&SiteMember| self.ack(&it.node).is_some_and(|it| it.leads);
-        let servers = || self.nodes.iter().filter(|it| it.is_server());
-        let leader = servers().filter(leads).map(|it| it.node.clone()).max().unwrap_or_default();
-        let rank = |it: &SiteMember| (it.node == leader, it.class != Class::TieBreaker, it.node.clone());
-        let mut order: Vec<&SiteMember> = servers().collect();
-        order.order_by_key(|it| rank(it));
-        (order.into_iter().map(|it| it.node.clone()).collect(), leader)
+    /// The server that leads etcd, or empty. Of two that say so the last by name is taken.
+    pub fn leader_now(&self) -> String {
+        let leads = |it: &&SiteMember| it.is_server() && self.ack(&it.node).is_some_and(|it| it.leads);
+        self.nodes.iter().filter(leads).map(|it| it.node.clone()).max().unwrap_or_default()
     }
-}
-
-/// A machine in the record of the operation; their order is that in which they are started.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct VmRecord {
-    /// `virtualmachines` or `virtualmachineinstancereplicasets`.
-    pub kind: String,
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
-    /// What it had before.
-    pub was: RunStrategy,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -301,33 +273,6 @@ pub struct Machines {
     pub loose: Vec<String>,
     /// How many guests are on their way up.
     pub starting: usize,
-}
-
-/// The record with all of `work`, if it lacks one or has another word of it. The oldest comes first.
-pub fn noted(record: &[VmRecord], work: &[MachineWork]) -> Option<Vec<VmRecord>> {
-    let mut all = record.to_vec();
-    let mut work: Vec<&MachineSeen> = work.iter().map(|it| &it.machine).collect();
-    work.order_by_key(|it| (&it.created, &it.namespace, &it.name));
-    for it in work {
-        let machine = VmRecord {
-            kind: it.kind.to_owned(),
-            namespace: it.namespace.clone(),
-            name: it.name.clone(),
-            uid: it.uid.clone(),
-            was: it.strategy.clone(),
-        };
-        match all.iter_mut().find(|held| held.uid == it.uid) {
-            Some(held) => *held = machine,
-            None => all.push(machine),
-        }
-    }
-    (all != record).then_some(all)
-}
-
-/// Those that the operation `id` has stopped, in the order of its record: what brings each back.
-pub fn starts(id: &str, record: &[VmRecord], machines: &[MachineSeen]) -> Vec<MachineWork> {
-    let order: Vec<String> = record.iter().map(|it| it.uid.clone()).collect();
-    machines::starts(|mark| mark.id == id, &order, machines)
 }
 
 /// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
@@ -349,10 +294,9 @@ pub struct ScaledWorkload {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PhaseReadings {
-    /// What is in the way, each by name: attached volumes, faulted volumes; of a restart, layers that are not well.
+    /// What is in the way, each by name: attached volumes; on the way up the virtual IP of the API and faulted volumes; of a
+    /// restart, layers that are not well.
     pub blocking: Vec<String>,
-    /// Why the virtual IP of the API is not there yet, a sentence or empty.
-    pub address: String,
     pub machines: Machines,
     pub work: Vec<ScaledWorkload>,
     pub holders: Vec<String>,
@@ -396,13 +340,8 @@ pub(super) fn put(
     let known = site.ack(&member.node);
     let (boot_id, leads) = known.map(|it| (it.boot_id.clone(), it.leads)).unwrap_or_default();
     let waits = waits.to_owned();
-    site.hear(Ack { leads, waits, ..Ack::of(&member.node, &member.uid, &boot_id, step) });
-    for ack in site.seen.iter_mut().filter(|it| it.node == member.node) {
-        ack.since.clear();
-        if !verified.is_empty() {
-            verified.clone_into(&mut ack.verified);
-        }
-    }
+    let verified = verified.to_owned();
+    site.hear(Ack { leads, waits, verified, ..Ack::of(&member.node, &member.uid, &boot_id, step) });
     SiteRecord { waits: String::new(), next: String::new(), ..site }
 }
 

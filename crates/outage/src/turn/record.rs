@@ -138,6 +138,18 @@ words! {
     }
 }
 
+impl Class {
+    /// That of a node; `leads` as far as that was asked.
+    pub(crate) fn of(leads: Option<bool>, tie_breaker: bool, server: bool) -> Self {
+        match (leads, tie_breaker, server) {
+            (Some(true), _, true) => Self::Leader,
+            (_, true, _) => Self::TieBreaker,
+            (_, false, false) => Self::Worker,
+            (_, false, true) => Self::Follower,
+        }
+    }
+}
+
 /// A grant of another Lease, or of a later state of this one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

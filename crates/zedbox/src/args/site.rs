@@ -1,10 +1,12 @@
 //! Arguments of `zedbox site`.
 
+use std::collections::BTreeSet;
+
 use checks::verify;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, Subcommand};
 use outage::site::calls::CODES;
-use step::SmallSort as _;
+use step::Inserted as _;
 
 use super::cluster::OverCluster;
 
@@ -38,11 +40,7 @@ pub(crate) enum SiteAction {
     /// Run the checks that come before a shutdown or a reboot, and name what they find (1). Nothing is written.
     Check,
     /// Show how far the site is, and what each node waits for; of the last restart, how it ended. Nothing is written.
-    Status {
-        /// Follow a restart that is in progress until it has ended or is stopped.
-        #[arg(long)]
-        wait: bool,
-    },
+    Status,
     /// End the wait of the phase that the site is in; what it waits for stays as it is. A restart that is stopped is taken up
     /// again; one that waits for the cluster to be well takes it as well.
     Continue {
@@ -96,7 +94,7 @@ pub(crate) struct RestartOptions {
     /// Check, show the order of the nodes, and begin nothing.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) dry_run: bool,
-    /// Follow it to its end, and show each node with its times. It ends with 1 when the restart is stopped or withdrawn; the
+    /// Follow it to its end, and show each node. It ends with 1 when the restart is stopped or withdrawn; the
     /// restart itself needs nobody who waits.
     #[arg(long)]
     pub(crate) wait: bool,
@@ -104,11 +102,7 @@ pub(crate) struct RestartOptions {
 
 /// Findings that can be passed: the checks before a shutdown, except a held turn, and the layers of the
 /// cluster.
-fn codes() -> Vec<&'static str> {
+fn codes() -> BTreeSet<&'static str> {
     let local = ["turn", "devices", "turns", "probes"];
-    let mut all: Vec<&str> = CODES.into_iter().chain(verify::LAYERS).collect();
-    all.retain(|it| !local.contains(it));
-    all.order();
-    all.dedup();
-    all
+    CODES.into_iter().chain(verify::LAYERS).filter(|it| !local.contains(it)).into_set()
 }

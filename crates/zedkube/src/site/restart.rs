@@ -8,7 +8,6 @@ use std::time::Duration;
 use agent::{AgentContext, Clock, wire};
 use checks::{Severity, verify};
 use kubeapi::ApiClient;
-use outage::site::coordinate::is_verifying;
 use outage::site::member::Reboot;
 use outage::site::record::{NodeStep, PhaseReadings, SiteKind, SiteRecord};
 use step::Mono;
@@ -24,50 +23,30 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Longest text about a node in the record that all nodes share.
 const TEXT_BYTES: usize = 300;
 
-/// The reboot that zedagent was ordered.
-#[derive(Debug, Default)]
-pub(super) struct Ordered {
-    /// The newest drain that was over before this node was ordered it: it and those before it are no failure of this order,
-    /// also where the controller's own request is the one that is drained for.
-    before: String,
-}
-
 /// What a drain of the history is known by.
 fn identity(drain: &DrainRecord) -> String {
     format!("{} {} {}", drain.requested_by.number(), drain.requested_at.rfc3339(), drain.ended_at.rfc3339())
 }
 
-impl Ordered {
-    /// How it is. Files that cannot be read are named, and leave the step of this node as it is.
-    pub(super) fn look(
-        &mut self,
-        context: &AgentContext,
-        site: &SiteRecord,
-        (own, record): (&str, Option<&SiteOperation>),
-    ) -> Reboot {
-        if site.kind != SiteKind::Restart {
-            return Reboot::default();
-        }
-        let ordered = record.filter(|it| it.id == site.id && it.step == NodeStep::Draining.text());
-        let reboot = self.read(context, site, ordered).unwrap_or_else(|waits| Reboot {
-            commanded: site.step(own) == Some(&NodeStep::Going),
-            waits,
-            ..Reboot::default()
-        });
-        Reboot { drains_before: self.before.clone(), ..reboot }
+/// How the reboot is that zedagent was ordered. Files that cannot be read are named, and leave the step of this node as it is.
+/// `before`, which is kept for the next look, is the newest drain that was over before the order: it and those before it are no
+/// failure of this order, also where the controller's own request is the one that is drained for.
+pub(super) fn ordered(
+    context: &AgentContext,
+    site: &SiteRecord,
+    (own, record): (&str, Option<&SiteOperation>),
+    before: &mut String,
+) -> Reboot {
+    if site.kind != SiteKind::Restart {
+        return Reboot::default();
     }
-
-    fn read(
-        &mut self,
-        context: &AgentContext,
-        site: &SiteRecord,
-        ordered: Option<&SiteOperation>,
-    ) -> Result<Reboot, String> {
-        let history = wire::peek::<DrainHistory>(&context.topic_root, NAME, GLOBAL);
+    let ordered = record.filter(|it| it.id == site.id && it.step == NodeStep::Draining.text());
+    let (root, op) = (&context.topic_root, DeviceOp::Reboot.word());
+    let mut read = || {
+        let history = wire::peek::<DrainHistory>(root, NAME, GLOBAL);
         let history = history.map_err(|why| format!("cannot read DrainHistory: {why}"))?.unwrap_or_default();
-        let history = self.since(history, ordered);
-        let op = DeviceOp::Reboot.word();
-        let pending = wire::peek::<DeviceOpPending>(&context.topic_root, "zedagent", op);
+        let history = since(before, history, ordered);
+        let pending = wire::peek::<DeviceOpPending>(root, "zedagent", op);
         let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {op}: {why}"))?;
         let Some(pending) = pending else {
             return Ok(Reboot { waits: "zedagent to take the order".to_owned(), ..Reboot::default() });
@@ -78,16 +57,22 @@ impl Ordered {
             waits: cut_text(&pending.waiting_for, TEXT_BYTES),
             ..Reboot::default()
         })
-    }
+    };
+    let reboot = read().unwrap_or_else(|waits: String| Reboot {
+        commanded: site.step(own) == Some(&NodeStep::Going),
+        waits,
+        ..Reboot::default()
+    });
+    Reboot { drains_before: before.clone(), ..reboot }
+}
 
-    /// The history since this node was ordered it, newest first.
-    fn since(&mut self, mut history: DrainHistory, ordered: Option<&SiteOperation>) -> DrainHistory {
-        let newest = || history.drains.iter().find(|it| !it.is_open()).map(identity);
-        self.before = ordered.map_or_else(|| newest().unwrap_or_default(), |it| it.drains_before.clone());
-        let known = history.drains.iter().position(|it| identity(it) == self.before);
-        history.drains.truncate(known.unwrap_or(history.drains.len()));
-        history
-    }
+/// The history since this node was ordered it, newest first.
+fn since(before: &mut String, mut history: DrainHistory, ordered: Option<&SiteOperation>) -> DrainHistory {
+    let newest = || history.drains.iter().find(|it| !it.is_open()).map(identity);
+    *before = ordered.map_or_else(|| newest().unwrap_or_default(), |it| it.drains_before.clone());
+    let known = history.drains.iter().position(|it| identity(it) == *before);
+    history.drains.truncate(known.unwrap_or(history.drains.len()));
+    history
 }
 
 /// Why the drain for this operation has failed, or empty.
@@ -117,32 +102,26 @@ pub(super) struct Verify {
 }
 
 impl Verify {
-    /// Looks at the cluster where that is due, and says what is known in `found`.
+    /// How the cluster is; it is looked at again where that is due.
     pub(super) async fn look(
         &mut self,
         cluster: &ApiClient,
         clock: Clock,
         site: &SiteRecord,
-        found: &mut PhaseReadings,
-    ) {
-        if !is_verifying(site) {
-            *self = Self::default();
-            return;
-        }
+    ) -> PhaseReadings {
         let now = clock.now();
         let known = self.last.take().filter(|(at, _)| now.since(*at) < AGAIN);
-        let (at, judged) = if let Some(known) = known {
+        let (at, mut found) = if let Some(known) = known {
             known
         } else {
             let layers = Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await;
             (now, judged(&layers, site))
         };
-        let is_well = judged.blocking.is_empty() && judged.rebuilding.is_empty();
+        let is_well = found.blocking.is_empty() && found.rebuilding.is_empty();
         self.well = self.well.filter(|_| is_well).or(is_well.then_some(at));
-        let well = self.well.map_or(Duration::ZERO, |since| at.since(since));
-        let PhaseReadings { blocking, rebuilding, verified, .. } = judged.clone();
-        *found = PhaseReadings { blocking, rebuilding, verified, well, ..std::mem::take(found) };
-        self.last = Some((at, judged));
+        found.well = self.well.map_or(Duration::ZERO, |since| at.since(since));
+        self.last = Some((at, found.clone()));
+        found
     }
 }
 
@@ -163,20 +142,9 @@ fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> PhaseReadings {
     let degraded = |layer: &VerifyLayer, it: &VerifyFinding| {
         layer.layer == "storage" && it.result == VerifyResult::Warn && checks::storage::is_unhealthy(&it.text)
     };
-    let passed = layers.iter().filter(|it| it.result == VerifyResult::Pass).count();
-    let mut verified = vec![format!("layers passed: {passed}")];
-    for (result, word) in [
-        (VerifyResult::Warn, "warnings"),
-        (VerifyResult::Fail, "failed and passed over"),
-        (VerifyResult::Unknown, "unknown and passed over"),
-    ] {
-        let of = layers.iter().filter(|it| it.result == result).map(|it| it.layer.as_str());
-        let of: Vec<&str> = of.collect();
-        if !of.is_empty() {
-            verified.push(format!("{word}: {}", of.join(", ")));
-        }
-    }
-    let verified = verified.join("; ");
+    let (passed, other): (Vec<_>, Vec<_>) = layers.iter().partition(|it| it.result == VerifyResult::Pass);
+    let other = other.iter().map(|it| format!("; {} {}", it.layer, it.result.text()));
+    let verified = format!("layers passed: {}{}", passed.len(), other.collect::<String>());
     let blocking = new(|_, it| it.result >= VerifyResult::Unknown);
     PhaseReadings { blocking, rebuilding: new(degraded), verified, ..PhaseReadings::default() }
 }
@@ -184,7 +152,7 @@ fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> PhaseReadings {
 #[cfg(test)]
 mod tests {
     use checks::Finding;
-    use outage::site::operator::{SiteRequest, begun};
+    use outage::site::operator::begun;
     use outage::site::record::OperatorStatement;
     use outage::turn::record::TurnRecord;
     use outage::turn::rule::TurnNode;
@@ -245,27 +213,21 @@ mod tests {
             let history = DrainHistory { drains: vec![drain], ..DrainHistory::default() };
             assert_eq!(failed(pending, &history, "op"), expected, "{what}");
             // What had failed before the order, as before a stop, is no failure of it, also after a start of zedkube.
-            let mut ordered = Ordered::default();
-            assert_eq!(ordered.since(history.clone(), None).drains, []);
-            let record = SiteOperation { drains_before: ordered.before, ..SiteOperation::default() };
-            let mut again = Ordered::default();
-            assert_eq!(failed(pending, &again.since(history.clone(), Some(&record)), "op"), "", "{what}");
+            let mut before = String::new();
+            assert_eq!(since(&mut before, history.clone(), None).drains, []);
+            let record = SiteOperation { drains_before: before, ..SiteOperation::default() };
+            let again = |history| since(&mut String::new(), history, Some(&record));
+            assert_eq!(failed(pending, &again(history.clone()), "op"), "", "{what}");
             let next = DrainRecord { ended_at: at(20), attempts: 9, ..history.drains[0].clone() };
             let drains = vec![next, history.drains[0].clone()];
             let both = DrainHistory { drains, ..DrainHistory::default() };
-            assert_eq!(failed(pending, &again.since(both, Some(&record)), "op"), expected, "{what}");
+            assert_eq!(failed(pending, &again(both), "op"), expected, "{what}");
         }
     }
 
     fn site(findings: Vec<Finding>) -> SiteRecord {
-        let wish = SiteRequest {
-            id: "op".to_owned(),
-            kind: SiteKind::Restart,
-            by: OperatorStatement { why: "update".to_owned(), ..OperatorStatement::default() },
-            leave_machines: false,
-            although_held: true,
-            findings,
-        };
+        let by = OperatorStatement { why: "update".to_owned(), ..OperatorStatement::default() };
+        let wish = SiteRecord { kind: SiteKind::Restart, by, findings, ..SiteRecord::default() };
         let node = TurnNode { name: "n1".to_owned(), uid: "u1".to_owned(), ..TurnNode::default() };
         begun(&TurnRecord::default(), &wish, &[node]).unwrap()
     }
@@ -301,9 +263,6 @@ mod tests {
         let found =
             judged(&layers, &site(vec![of("nodes", "n2"), of("etcd", "n3"), of("volumes", degraded)]));
         assert_eq!((found.blocking.len(), found.rebuilding.len()), (0, 0));
-        assert_eq!(
-            found.verified,
-            "layers passed: 1; warnings: storage, clock; failed and passed over: nodes; unknown and passed over: etcd"
-        );
+        assert_eq!(found.verified, "layers passed: 1; nodes fail; etcd unknown; storage warn; clock warn");
     }
 }

@@ -17,7 +17,7 @@ use outage::site::calls::Address;
 use outage::site::member::{self, LeaseReading, Next, OwnIdentity, SiteFacts};
 use outage::site::record::{Ack, Move, NodeStep, PhaseReadings, SiteMember, SitePhase, SiteRecord};
 use outage::site::{calls as site_calls, coordinate, operator};
-use outage::turn::record::{RecordSnapshot, TurnRecord};
+use outage::turn::record::RecordSnapshot;
 use outage::turn::rule::TurnNode;
 use pubsub::Publication;
 use step::Mono;
@@ -44,10 +44,10 @@ pub(crate) struct Sites {
     /// Since when it could go or the API has been silent; and what of the two.
     waits: Option<(bool, Mono)>,
     stage: Option<Stage>,
-    /// Of a restart: how this node's own reboot is.
-    ordered: restart::Ordered,
-    /// The restart that has stopped, as the last look found it: until that changes, nobody is asked again.
-    looked: Option<TurnRecord>,
+    /// Of a restart: see [`restart::ordered`].
+    drains_before: String,
+    /// The restart has stopped, and nothing is on disk: until the Lease changes, nobody is asked again.
+    stopped: bool,
     /// The last look failed, and nothing is on disk yet.
     failed: bool,
 }
@@ -83,8 +83,8 @@ impl Sites {
             pulses: Pulses::default(),
             waits: None,
             stage: None,
-            ordered: restart::Ordered::default(),
-            looked: None,
+            drains_before: String::new(),
+            stopped: false,
             failed: false,
         })
     }
@@ -109,21 +109,18 @@ impl Sites {
             let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
             let look = async {
                 let begun = |seen: &Option<LeaseRead>| {
-                    let mode = calls::record(seen.as_ref()).filter(|it| it.mode.is_some());
-                    mode.is_some_and(|it| self.looked.as_ref() != Some(it))
+                    calls::record(seen.as_ref()).is_some_and(|it| it.mode.is_some())
                 };
                 if at_rest && lease.wait_for(begun).await.is_err() {
                     return std::future::pending().await;
                 }
                 match membership {
                     Membership::Member => {
-                        let stopped = if at_rest { stopped(&lease) } else { None };
                         let (name, device_uuid) = own_node.known().await;
-                        self.failed = false;
+                        (self.failed, self.stopped) = (false, false);
                         if let Err(why) = self.look(&cluster, &name, &device_uuid).await {
                             self.alone(&name, why).await;
                         }
-                        self.looked = stopped.filter(|_| !self.failed);
                     }
                     // Of a cluster that the node has left nothing holds it.
                     Membership::Outside => {
@@ -133,6 +130,9 @@ impl Sites {
                 }
                 if membership != Membership::Member && self.record.is_none() {
                     return std::future::pending().await;
+                }
+                if self.stopped && !self.failed && lease.changed().await.is_ok() {
+                    return;
                 }
                 clock.sleep_until(Some(clock.now() + self.limits.site_step())).await;
             };
@@ -176,7 +176,12 @@ impl Sites {
             open: seen.cordon != CordonOwner::Ours,
             gone: site.nodes.iter().filter(is_gone).map(|it| it.node.clone()).collect(),
             waited: self.waited(false),
-            reboot: self.ordered.look(&self.context, &site, (&own.node, self.record.as_ref())),
+            reboot: restart::ordered(
+                &self.context,
+                &site,
+                (&own.node, self.record.as_ref()),
+                &mut self.drains_before,
+            ),
             ..self.facts(member.is_server()).await
         };
         let word = LeaseReading::Site(Box::new(site.clone()));
@@ -191,6 +196,7 @@ impl Sites {
                 self.say(cluster, &site, ack).await?;
             }
         }
+        self.stopped = site.phase == SitePhase::Stopped && self.record.is_none();
         let of = coordinate::stage(&site, &nodes);
         let stage = match &mut self.stage {
             Some(known) if known.of == of => known,
@@ -274,7 +280,10 @@ impl Sites {
             self.failed = true;
             return false;
         }
-        log_changed(record.as_ref(), self.record.as_ref());
+        let (now, before) = (record.as_ref().map(shown), self.record.as_ref().map(shown));
+        if now != before {
+            info!(?now, "whole-site operation");
+        }
         self.record = record;
         let is_queued = next.say.is_some_and(|it| it.step == NodeStep::Seen) && self.record.is_none();
         let hold = match site.filter(|_| is_queued) {
@@ -340,7 +349,12 @@ async fn work_for_all(
     stage: &mut Stage,
 ) -> Result<(), String> {
     let waits = |waits: String, next: String| Some(SiteRecord { waits, next, ..site.clone() });
-    let mut found = match site_calls::find(cluster, &site.phase, &site.id).await {
+    let found = if coordinate::is_verifying(site) {
+        Ok(stage.verify.look(cluster, clock, site).await)
+    } else {
+        site_calls::find(cluster, &site.phase, &site.id).await
+    };
+    let mut found = match found {
         Ok(found) => PhaseReadings { lasted, ..found },
         Err(error) => {
             let to = waits(error.line(), error.next_step().clone());
@@ -349,9 +363,9 @@ async fn work_for_all(
     };
     if site.phase == SitePhase::Starting {
         let looked = stage.address.look(cluster, nodes).await;
-        found.address = looked.unwrap_or_else(|error| format!("the virtual IP: {}", error.line()));
+        let why = looked.unwrap_or_else(|error| Some(format!("the virtual IP: {}", error.line())));
+        found.blocking.splice(0..0, why);
     }
-    stage.verify.look(cluster, clock, site, &mut found).await;
     found.holders = held.record.holders.iter().map(|it| it.node.clone()).collect();
     let to = match coordinate::next(site, nodes, &found) {
         Move::Wait(what, next) => waits(what, next),
@@ -413,13 +427,6 @@ async fn advance(
     }
 }
 
-/// The record of a restart that has stopped.
-fn stopped(lease: &Newest) -> Option<TurnRecord> {
-    let record = calls::record(lease.borrow().as_ref())?.clone();
-    let site = operator::current(&record).ok()??;
-    (site.phase == SitePhase::Stopped).then_some(record)
-}
-
 /// What the record holds this node to, in the boot `boot_id`.
 fn hold(record: Option<&SiteOperation>, boot_id: &str) -> SiteHold {
     let Some(record) = record.filter(|it| !it.released) else { return SiteHold::None };
@@ -436,19 +443,9 @@ fn topic_of(waits: &str) -> &str {
     waits.split(':').next().unwrap_or_default()
 }
 
-/// Logs what has changed of this node's record, but figures.
-fn log_changed(record: Option<&SiteOperation>, before: Option<&SiteOperation>) {
-    fn shown(it: &SiteOperation) -> [&str; 4] {
-        [&it.id, &it.step, &it.phase, topic_of(&it.waiting_for)]
-    }
-    match record {
-        Some(it) if before.map(shown) != Some(shown(it)) => {
-            let (operation, phase, step, op) = (&it.id, &it.phase, &it.step, it.op.word());
-            info!(operation, phase, step, waits = it.waiting_for, "whole-site {op}");
-        }
-        None if before.is_some() => info!("the whole-site operation is over"),
-        Some(_) | None => {}
-    }
+/// What is logged of this node's record when it changes.
+fn shown(it: &SiteOperation) -> [String; 4] {
+    [it.id.clone(), it.step.clone(), it.phase.clone(), topic_of(&it.waiting_for).to_owned()]
 }
 
 #[cfg(test)]

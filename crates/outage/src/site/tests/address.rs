@@ -48,28 +48,34 @@ async fn u13_the_virtual_ip_is_there_once_a_ready_node_renews_its_lease_and_it_t
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let all = nodes(&cluster).await;
     // Without kube-vip there is none.
-    assert_eq!(Address::default().look(&cluster, &all).await.unwrap(), "");
+    assert_eq!(Address::default().look(&cluster, &all).await.unwrap(), None);
 
     let mut address = Address::default();
     renew(&sim, "plndr-cp-lock", "n9", 1);
-    let why = address.look(&cluster, &all).await.unwrap();
+    let why = address.look(&cluster, &all).await.unwrap().unwrap_or_default();
     assert!(why.contains("lease kube-system/plndr-cp-lock of n9: its holder is not a Ready node"), "{why}");
     renew(&sim, "plndr-cp-lock", "n1", 2);
     for _ in 0..2 {
-        let why = address.look(&cluster, &all).await.unwrap();
+        let why = address.look(&cluster, &all).await.unwrap().unwrap_or_default();
         assert!(why.contains("plndr-cp-lock of n1: its holder does not renew it"), "{why}");
     }
     renew(&sim, "plndr-cp-lock", "n1", 3);
-    assert_eq!(address.look(&cluster, &all).await.unwrap(), "");
+    assert_eq!(address.look(&cluster, &all).await.unwrap(), None);
 
     let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = door.local_addr().unwrap();
     serve_at(&sim, at);
-    assert_eq!(address.look(&cluster, &all).await.unwrap(), "");
+    assert_eq!(address.look(&cluster, &all).await.unwrap(), None);
     drop(door);
-    let why = address.look(&cluster, &all).await.unwrap();
+    let why = address.look(&cluster, &all).await.unwrap().unwrap_or_default();
     assert!(why.starts_with(&format!("the virtual IP {at}: ")), "{why}");
     // Its holder goes away again.
     let away: Vec<TurnNode> = all.into_iter().map(|it| TurnNode { pulse: Pulse::Still, ..it }).collect();
-    assert!(address.look(&cluster, &away).await.unwrap().contains("of n1: its holder is not a Ready node"));
+    assert!(
+        address
+            .look(&cluster, &away)
+            .await
+            .unwrap()
+            .is_some_and(|it| it.contains("of n1: its holder is not a Ready node"))
+    );
 }

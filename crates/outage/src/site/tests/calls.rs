@@ -112,6 +112,6 @@ async fn what_is_in_the_way_is_named_and_what_is_not_installed_is_not_there() {
     }
     let blocking = async |need| find(&cluster, need, "op").await.unwrap().blocking;
     assert_eq!(blocking(&SitePhase::Detaching).await, ["pv-1 on node n1", "pv-2"]);
-    assert_eq!(blocking(&SitePhase::Starting).await, ["pv-2"]);
+    assert_eq!(blocking(&SitePhase::Starting).await, ["storage, a faulted volume: pv-2"]);
     assert_eq!(find(&cluster, &SitePhase::Stopping, "op").await.unwrap().machines.guests, ["shop/vm"]);
 }

@@ -263,7 +263,7 @@ impl Site {
                 (self.replicas, self.marked) = if down { (0, true) } else { (3, false) };
                 return;
             }
-            Move::Machines(work) => return self.turn(at, site, &work[0].turn),
+            Move::Machines(work) => return self.turn(at, &work[0].turn),
             Move::To(to) => Some(*to),
             Move::End => None,
         };
@@ -275,17 +275,16 @@ impl Site {
     }
 
     /// What is done with the machine, cut off between any two writes.
-    fn turn(&mut self, at: usize, site: &SiteRecord, turn: &MachineAction) {
+    fn turn(&mut self, at: usize, turn: &MachineAction) {
         assert_ne!(self.kind, SiteKind::Restart, "a restart stops and starts no machine");
         match turn {
             MachineAction::Set(strategy, mark) => {
-                let known = site.machines.iter().any(|it| it.uid == self.vm.uid && it.was == self.first);
-                assert!(mark.is_none() || known, "stopped before it is in the record");
+                let known = mark.as_ref().is_none_or(|it| it.was == self.first);
+                assert!(known, "what it had is lost");
                 (self.vm.strategy, self.vm.mark) = (strategy.clone(), mark.clone());
                 (self.vm.alive, self.vm.stopping) = (true, mark.is_some());
             }
             MachineAction::Stop(mark) => {
-                assert!(!site.machines.is_empty(), "stopped before it is in the record");
                 self.vm.mark = Some(mark.clone());
                 if self.cuts.0 > 0 && self.chance(2) {
                     return self.power_off(at);

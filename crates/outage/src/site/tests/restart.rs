@@ -6,7 +6,7 @@ use topics::SiteOperation;
 
 use super::super::coordinate::{REBUILD_LIMIT, WELL, next, plan};
 use super::super::member::{self, LeaseReading, OwnIdentity, Reboot, SiteFacts};
-use super::super::operator::{SiteRequest, begin, begun, cancel, current, hear, last_restart, pass};
+use super::super::operator::{begin, begun, cancel, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::record::TurnRecord;
@@ -33,20 +33,13 @@ pub(super) fn nodes() -> Vec<TurnNode> {
     ["a", "b", "t", "w1", "w2"].map(node).to_vec()
 }
 
-pub(super) fn wish() -> SiteRequest {
-    SiteRequest {
-        id: "op".to_owned(),
-        kind: SiteKind::Restart,
-        by: said(),
-        leave_machines: false,
-        although_held: true,
-        findings: vec![],
-    }
+pub(super) fn wish() -> SiteRecord {
+    wish_of_all(SiteKind::Restart)
 }
 
 /// The same for a shutdown or reboot of all nodes at once.
-pub(super) fn wish_of_all(kind: SiteKind) -> SiteRequest {
-    SiteRequest { kind, although_held: false, ..wish() }
+pub(super) fn wish_of_all(kind: SiteKind) -> SiteRecord {
+    SiteRecord { id: "op".to_owned(), kind, by: said(), ..SiteRecord::default() }
 }
 
 pub(super) fn own(node: &str, boot_id: &str) -> OwnIdentity {
@@ -310,8 +303,7 @@ fn v3_after_a_stop_nothing_is_ordered_before_the_cluster_is_well_or_a_person_tak
 #[test]
 fn v3_a_second_operation_is_refused_by_name_and_what_has_ended_can_be_read() {
     let begun = begin(&TurnRecord::default(), &wish(), &nodes()).unwrap();
-    let why =
-        begin(&begun, &SiteRequest { kind: SiteKind::Shutdown, ..wish() }, &nodes()).unwrap_err().to_string();
+    let why = begin(&begun, &wish_of_all(SiteKind::Shutdown), &nodes()).unwrap_err().to_string();
     assert!(why.contains("the whole-site operation restart (op) is in progress"), "{why}");
     for phase in [SitePhase::Restarting, SitePhase::Stopped] {
         let withdrawn =

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use topics::SiteOperation;
 
+use super::super::calls::Finding;
 use super::super::coordinate::{next, works_for_all};
 use super::super::member::{self, GOING_LIMIT, LeaseReading, Next, OwnIdentity, SiteFacts};
-use super::super::operator::{SiteRequest, begin, begun, cancel, pass};
+use super::super::operator::{begin, begun, cancel, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::restart::{node, now, own, record, said, wish_of_all};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
@@ -18,7 +19,7 @@ fn nodes() -> Vec<TurnNode> {
     ["a", "b", "t", "w"].map(node).to_vec()
 }
 
-fn wish() -> SiteRequest {
+fn wish() -> SiteRecord {
     wish_of_all(SiteKind::Shutdown)
 }
 
@@ -55,9 +56,11 @@ fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_s
     held.grant(holder());
     let why = |it: Result<TurnRecord, OperatorRefusal>| it.unwrap_err().to_string();
     assert!(why(begin(&held, &wish(), &nodes())).contains("node a holds a turn (reboot, phase drained)"));
-    assert!(begin(&held, &SiteRequest { although_held: true, ..wish() }, &nodes()).is_ok());
+    assert!(begin(&held, &wish_of_all(SiteKind::Restart), &nodes()).is_ok(), "it waits for turns");
+    let of = |code: &str| SiteRecord { findings: vec![Finding::new(code, "", "")], ..wish() };
+    assert!(begin(&held, &of("turn"), &nodes()).is_ok() && begin(&held, &of("nodes"), &nodes()).is_err());
     assert!(
-        why(begin(&free, &SiteRequest { by: OperatorStatement::default(), ..wish() }, &nodes()))
+        why(begin(&free, &SiteRecord { by: OperatorStatement::default(), ..wish() }, &nodes()))
             .contains("--reason")
     );
     assert!(why(begin(&free, &wish(), &[])).contains("no nodes"));
@@ -128,7 +131,7 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
     let back = || site(Starting, &booted);
     let mut guests = found(&[]);
     guests.machines.guests = vec!["shop/vm".to_owned()];
-    let address = PhaseReadings { address: "the virtual IP: to be renewed".to_owned(), ..found(&["pvc-9"]) };
+    let address = found(&["the virtual IP: to be renewed", "pvc-9"]);
     let attached = "volumes to be detached: pv-1 on node a";
     let table = [
         (late, found(&[]), "write the operation to their disks: w", Cordoning),
@@ -139,7 +142,7 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
         (half, found(&[]), "servers to be off: a, t", Starting),
         (missing, found(&[]), "nodes to come back: w; after 15 min", Uncordoning),
         (back(), address, "the virtual IP: to be renewed", Uncordoning),
-        (back(), found(&["pvc-9"]), "storage, faulted volumes: pvc-9", Uncordoning),
+        (back(), found(&["pvc-9"]), "pvc-9", Uncordoning),
         (closed, found(&[]), "nodes to be schedulable: t", Restoring),
     ];
     for (site, found, waits, then) in table {
