@@ -31,7 +31,7 @@ pub fn readers() -> Vec<(&'static str, Reread)> {
 fn reader<T: Topic>() -> (&'static str, Reread) {
     let reread = |bytes: &[u8]| {
         let value: T = go_json::from_slice(bytes)?;
-        serde_json::to_value(&value).map_err(go_json::Error::Write)
+        serde_json::from_slice(&go_json::to_vec(&value)?).map_err(go_json::Error::Write)
     };
     (T::NAME, reread)
 }

@@ -16,7 +16,7 @@ use kubeapi::nodes::ReachableNode;
 use step::{Inserted as _, LiteMap};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, ToSocketAddrs};
-use topics::{Headline, cut_text};
+use topics::{Headline, cut_text, go_json};
 
 use crate::identity::ClusterIdentity;
 
@@ -83,7 +83,7 @@ pub(super) async fn within<T>(limit: Duration, asks: impl Iterator<Item: Future<
 async fn headline(to: SocketAddr, limit: Duration) -> Option<Headline> {
     let asked = exchange(Method::GET, "/drain", to, HEADLINE_BYTES, None);
     let body = tokio::time::timeout(limit, asked).await.ok()?.ok()?;
-    let mut headline: Headline = serde_json::from_slice(&body).ok()?;
+    let mut headline: Headline = go_json::from_slice(&body).ok()?;
     headline.text = cut_text(&headline.text, SENTENCE_BYTES);
     Some(headline)
 }

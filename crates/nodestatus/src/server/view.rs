@@ -4,8 +4,11 @@
 use agent::{Clock, wire};
 use pubsub::{FILE_LIMIT_BYTES, TopicRoot, store};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use sheet::DrainView;
-use topics::{EdgeNodeInfo, KubeClusterInfo, KubeLeaderElectInfo, KubeNodeInfo, KubeStatsState, Topic};
+use topics::{
+    EdgeNodeInfo, KubeClusterInfo, KubeLeaderElectInfo, KubeNodeInfo, KubeStatsState, Topic, go_json,
+};
 
 use crate::{GLOBAL, NAME};
 
@@ -30,8 +33,9 @@ pub(super) struct NodeView {
 /// The only shown member of KubeClusterInfo. The others may be large, and are not built.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Nodes {
-    nodes: Option<Vec<KubeNodeInfo>>,
+struct Nodes<'a> {
+    #[serde(borrow)]
+    nodes: Option<&'a RawValue>,
 }
 
 impl NodeView {
@@ -70,5 +74,5 @@ fn peek<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Option<T> {
 fn nodes(topic_root: &TopicRoot) -> Option<Vec<KubeNodeInfo>> {
     let bytes =
         store::read(&wire::path::<KubeClusterInfo>(topic_root, NAME, GLOBAL), FILE_LIMIT_BYTES).ok()??;
-    serde_json::from_slice::<Nodes>(&bytes).ok()?.nodes
+    go_json::from_slice(serde_json::from_slice::<Nodes<'_>>(&bytes).ok()?.nodes?.get().as_bytes()).ok()
 }

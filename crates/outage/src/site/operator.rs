@@ -7,7 +7,7 @@ use super::coordinate::plan;
 use super::record::{
     Ack, CANCEL, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord, in_turn, put,
 };
-use crate::turn::record::{Class, TurnRecord};
+use crate::turn::record::{Class, Mode, TurnRecord};
 use crate::turn::rule::{OperatorRefusal, TurnNode};
 
 /// Annotation of the Lease: the last restart that has ended, as [`SiteRecord`]; no decision reads it.
@@ -96,7 +96,8 @@ pub fn begun(
 
 /// The last restart of the site that has ended, if the record still has it.
 pub fn last_restart(record: &TurnRecord) -> Option<SiteRecord> {
-    serde_json::from_str(record.others.get(LAST)?).ok()
+    let mode: Mode = serde_json::from_str(record.others.get(LAST)?).ok()?;
+    SiteRecord::of(&mode).ok()
 }
 
 /// The record without its operation; of a restart it is kept how it ended.

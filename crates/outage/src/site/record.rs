@@ -196,7 +196,7 @@ impl SiteRecord {
     /// As it is written into the Lease.
     /// Errors: it cannot be written as JSON; nothing may be sent then.
     pub fn mode(&self) -> Result<Mode, String> {
-        let written = serde_json::to_value(self).and_then(serde_json::from_value);
+        let written = serde_json::to_string(self).and_then(|it| serde_json::from_str(&it));
         written.map_err(|why| format!("the whole-site operation {} cannot be written: {why}", self.id))
     }
 
