@@ -42,8 +42,8 @@ fn change(now: &Value, wanted: &Value) -> Option<Value> {
         return None;
     }
     let (Some(old), Some(new)) = (now.as_object(), wanted.as_object()) else { return Some(wanted.clone()) };
-    let mut patch: Map<String, Value> =
-        old.keys().filter(|it| !new.contains_key(*it)).map(|it| (it.clone(), Value::Null)).collect();
+    let mut patch = Map::new();
+    patch.extend(old.keys().filter(|it| !new.contains_key(*it)).map(|it| (it.clone(), Value::Null)));
     for (name, value) in new {
         if let Some(part) = change(old.get(name).unwrap_or(&Value::Null), value) {
             patch.insert(name.clone(), part);

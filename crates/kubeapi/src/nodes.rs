@@ -20,7 +20,7 @@ use kube::core::Request;
 pub use machine::MachineIds;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use step::LiteMap;
+use step::{Inserted as _, LiteMap};
 
 use crate::client::{ApiClient, BuiltRequest, PROBE_LIMIT};
 use crate::error::Error;
@@ -366,7 +366,7 @@ fn found(node: &NodeObject) -> ReportedState {
     };
     ReportedState {
         uid: node.metadata.uid.clone().unwrap_or_default(),
-        conditions: known.map(|it| (it.type_.clone(), found(it))).collect(),
+        conditions: known.map(|it| (it.type_.clone(), found(it))).into_lite(),
         annotated: node.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(STATE_ANNOTATION)),
     }
 }

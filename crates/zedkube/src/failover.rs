@@ -19,7 +19,7 @@ use ::outage::turn::rule::TurnNode;
 use kubeapi::{NodeName, listed};
 use kubenodeop::plan::failover::{HungWork, hung, now as placed};
 use nodestatus::ClusterMembership;
-use step::{LiteMap, Mono};
+use step::{Inserted as _, LiteMap, Mono};
 use tokio::sync::watch;
 use topics::HeldWork;
 use tracing::{info, warn};
@@ -151,7 +151,7 @@ impl FailoverDuty {
             .collect();
         let heard = failover_calls::heard(own.as_str(), &asked, &servers, self.port).await;
         let of_us = |(node, all): (&String, &Heard)| Some((node.clone(), *all.get(own.as_str())?));
-        let answers: Hears = heard.iter().filter_map(of_us).collect();
+        let answers: Hears = heard.iter().filter_map(of_us).into_map();
         self.hears.send_if_modified(|held| step::update(held, answers));
         let mut told = silence::told(&nodes, &record, &silent, &heard);
         seen.renewed.retain(|node, _| told.iter().any(|it| it.is_renewed_only() && it.node.name == *node));

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use pubsub::store;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
+use step::Inserted as _;
 
 use super::{hex, refuse};
 use crate::Error;
@@ -156,8 +157,7 @@ fn manifest<'a>(index: &'a Document, at: &str, wanted: &str) -> Result<&'a str, 
     let fits = |it: &&&Descriptor| it.platform.as_ref().is_none_or(|platform| *platform == here);
     let Some(one) = fit.iter().find(fits) else {
         let others = if fit.is_empty() { &images } else { &fit };
-        let others: BTreeSet<String> =
-            others.iter().filter_map(|it| it.platform.as_ref()).map(Platform::shown).collect();
+        let others = others.iter().filter_map(|it| it.platform.as_ref()).map(Platform::shown).into_set();
         let others: Vec<String> = others.into_iter().collect();
         let (wanted, others) = (if fit.is_empty() { "" } else { wanted }, others.join(", "));
         return Err(format!("the index {at} has no image {wanted} for {}, but for: {others}", here.shown()));

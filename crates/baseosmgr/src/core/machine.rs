@@ -7,7 +7,7 @@
 
 use agent::partitions::{Label, PartitionState, Partitions};
 use requester::{Hold, completes};
-use step::{Core, FailurePause, Fault, LiteMap, LogMessage, Mono, planted};
+use step::{Core, FailurePause, Fault, Inserted as _, LiteMap, LogMessage, Mono, planted};
 use topics::{BaseOsStatus, ContentTreeStatus, ImageWrite, Requester, ZbootStatus};
 
 use super::event::UpdateFacts;
@@ -104,7 +104,7 @@ impl BaseOs {
             // The partitions are reported at once: others wait for them at their start.
             wake: Some(Mono::START),
             said: PublishedTopics {
-                statuses: found.statuses.into_iter().collect(),
+                statuses: found.statuses.into_iter().into_lite(),
                 ..PublishedTopics::default()
             },
         }

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
+use step::Inserted as _;
 use tokio::time::Instant;
 
 use crate::settling::now;
@@ -77,7 +78,7 @@ impl ServedGroups {
 
     /// Takes the answer of a look; `None` without one.
     pub(crate) fn looked(&self, list: Option<ServedGroupList>) {
-        let served = list.map(|it| it.groups.into_iter().map(|it| it.name).collect::<BTreeSet<_>>());
+        let served = list.map(|it| it.groups.into_iter().map(|it| it.name).into_set());
         let mut known = self.known();
         let same =
             if known.served == served { known.looked.map_or(0, |it| it.1.saturating_add(1)) } else { 0 };

@@ -66,7 +66,7 @@ pub(crate) async fn list_beside(
     let scope = scope(node);
     let pods = scope.list_all::<Pod>(cluster).await?;
     let owners = pods.items.iter().filter_map(daemon_set).filter(|(key, uid)| !known.has(key, uid));
-    let owners: BTreeSet<(String, String)> = owners.map(|(key, _)| key).collect();
+    let owners: BTreeSet<(String, String)> = owners.map(|(key, _)| key).into_set();
     let found: Vec<((String, String), Option<String>)> = stream::iter(owners)
         .map(|key| async move {
             let uid = daemon_set_uid(cluster, &key.0, &key.1).await?;

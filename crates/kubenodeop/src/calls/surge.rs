@@ -17,7 +17,7 @@ use kube::api::{GetParams, Patch};
 use kube::core::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use step::{LiteMap, named};
+use step::{Inserted as _, LiteMap, named};
 
 use crate::calls::pods::facts;
 use crate::calls::{budgets, unhealthy_pods};
@@ -278,7 +278,7 @@ pub async fn surge(
     };
     let pods = pods_of(cluster, &of).await?;
     let (here, away): (Vec<_>, Vec<_>) = pods.iter().partition(|(it, _)| node_of(it) == node.as_str());
-    let mut ready: BTreeSet<&str> = away.iter().filter_map(|(it, facts)| ready_on(it, facts)).collect();
+    let mut ready: BTreeSet<&str> = away.iter().filter_map(|(it, facts)| ready_on(it, facts)).into_set();
     if !ready.is_empty() {
         // What is about to leave, too, does not count.
         let members = nodes::members(cluster, READ).await?;

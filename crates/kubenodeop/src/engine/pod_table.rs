@@ -493,7 +493,7 @@ impl PodTable {
         }
         let guards = self.spaces.guards(&track.facts);
         let shut = guards.iter().filter(|it| !it.admits(track.facts.ready));
-        let full: BTreeSet<String> = shut.map(|it| it.name.clone()).collect();
+        let full = shut.map(|it| it.name.clone()).into_set();
         let many = track.facts.has_many(&guards);
         let shared = if many { full.clone() } else { BTreeSet::new() };
         self.spaces.hold(&namespace, &full, &shared);

@@ -332,7 +332,7 @@ fn of_shards(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
     let (here, others): (Vec<&Shard>, Vec<&Shard>) =
         all.iter().copied().filter(|it| it.status.state == "normal").partition(|it| it.spec.node == own);
     let (elsewhere, mut behind) = usable(facts, others.iter().map(|it| &it.spec.node));
-    behind.sort_unstable();
+    behind.order();
     behind.dedup();
     let number = |all: usize| u32::try_from(all).unwrap_or(u32::MAX);
     // The group may know of more that have failed than their own objects say.

@@ -83,7 +83,7 @@ impl RawSubscription {
     /// Reads the directory; returns the first error. What could not be read is noted for later.
     fn read_all(&mut self) -> Option<Error> {
         let (dir, attend) = (self.dir.dir().to_owned(), self.dir.attend());
-        let mut names = match reach::at(&dir, |dir| attend().and_then(|()| disk::names(dir, usize::MAX))) {
+        let found = match reach::at(&dir, |dir| attend().and_then(|()| disk::names(dir, usize::MAX))) {
             Ok(names) => names,
             // Half a list does not prove that the other names are gone.
             Err(error) => {
@@ -91,10 +91,12 @@ impl RawSubscription {
                 return Some(error);
             }
         };
+        // One by one: `collect` brings a sort into an image.
+        let mut names = BTreeSet::new();
+        names.extend(found);
         // Known keys too: their files may be gone.
         names.extend(self.values().keys().map(|key| OsString::from(format!("{key}{SUFFIX}"))));
         names.extend(self.bad.keys().cloned());
-        let mut names: BTreeSet<OsString> = names.into_iter().collect();
         names.remove(OsStr::new(RESTARTED));
         let mut files = DirReader::hold(&dir);
         let failed = self.read(&names, &mut files);

@@ -51,12 +51,13 @@ impl Removed {
         gone: impl Iterator<Item = &'a str>,
         is_published: impl Fn(&str) -> bool,
     ) {
-        let gone: BTreeSet<&str> = gone.collect();
-        if gone.is_empty() {
+        let mut names = BTreeSet::new();
+        names.extend(gone);
+        if names.is_empty() {
             return;
         }
-        self.keys.retain(|key| !gone.contains(key.as_str()) && !is_published(key));
-        self.keys.extend(gone.into_iter().map(str::to_owned));
+        self.keys.retain(|key| !names.contains(key.as_str()) && !is_published(key));
+        self.keys.extend(names.into_iter().map(str::to_owned));
         let over = self.keys.len().saturating_sub(MOST_KEYS);
         self.keys.drain(..over);
         let mut bytes = Vec::new();
