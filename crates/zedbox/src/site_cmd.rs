@@ -295,13 +295,11 @@ async fn status(shell: &Shell, cluster: &ApiClient) -> anyhow::Result<()> {
     if !under_way.is_empty() {
         return show_under_way(shell, &under_way);
     }
-    match operator::last_restart(&record) {
-        Some(last) => show(shell, &last, true, &view),
-        None => {
-            let none = form(&SiteRecord::default(), false, &view);
-            shell.voice.rows("no whole-site operation is in progress", None, &[], &none)
-        }
+    if let Some(last) = operator::last_restart(&record) {
+        return show(shell, &last, true, &view);
     }
+    let none = form(&SiteRecord::default(), false, &view);
+    shell.voice.rows("no whole-site operation is in progress", None, &[], &none)
 }
 
 /// Shows an operation that is in progress, or a restart that has ended.

@@ -186,11 +186,12 @@ impl SiteRecord {
     /// Reads it out of the Lease's [`Mode`].
     /// Errors: it is not one that this version can use: why.
     pub fn of(mode: &Mode) -> Result<Self, String> {
-        let read = serde_json::to_value(mode).and_then(serde_json::from_value::<Self>);
+        let read = serde_json::to_string(mode).and_then(|it| serde_json::from_str::<Self>(&it));
         let named = |why: String| format!("the whole-site operation {} cannot be read: {why}", mode.id);
         let read = read.map_err(|why| named(why.to_string()))?;
-        // Without them it would go on at once.
-        if read.nodes.is_empty() { Err(named("it has no nodes".to_owned())) } else { Ok(read) }
+        // Without nodes it would go on at once, and without a phase from its beginning.
+        let is_whole = !read.nodes.is_empty() && mode.rest.contains_key("phase");
+        if is_whole { Ok(read) } else { Err(named("it has no nodes or no phase".to_owned())) }
     }
 
     /// As it is written into the Lease.

@@ -185,7 +185,8 @@ async fn u13_machines_are_stopped_as_their_run_strategy_asks_and_started_as_they
 
 #[tokio::test(start_paused = true)]
 async fn u13_a_machine_that_a_person_has_changed_since_is_not_put_back() {
-    let machines = [("word", "Always"), ("own", "Manual"), ("copy", "Always"), ("hands", "Always")];
+    let machines =
+        [("word", "Always"), ("own", "Manual"), ("copy", "Always"), ("hands", "Always"), ("other", "Always")];
     let mut place = Place::new(&machines, &[("app", 1)]).await;
     place.down().await;
     place.sim.edit(VMS, "shop", "word", |it| it["spec"]["runStrategy"] = "Manual".into());
@@ -195,9 +196,15 @@ async fn u13_a_machine_that_a_person_has_changed_since_is_not_put_back() {
     });
     place.sim.edit(VMS, "shop", "copy", |it| it["metadata"]["uid"] = "another".into());
     place.sim.edit(VMS, "shop", "hands", |it| it["metadata"]["annotations"][SITE.annotation] = Value::Null);
+    // Stopped by another operation.
+    place.sim.edit(VMS, "shop", "other", |it| {
+        let mark = annotation(it).unwrap().to_string().replace(r#""op""#, r#""op-2""#);
+        it["metadata"]["annotations"][SITE.annotation] = mark.into();
+    });
     place.up().await;
     place.until_running(4).await;
     for (resource, name, spec) in [
+        (VMS, "other", r#""Halted" was {"runStrategy":"Always"}"#),
         (VMS, "word", r#""Manual""#),
         (VMS, "own", r#""Manual""#),
         (VMS, "copy", r#""Halted""#),

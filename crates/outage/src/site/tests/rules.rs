@@ -102,8 +102,21 @@ fn members_of_another_version_are_written_back() {
     let mut site = SiteRecord::of(&mode).unwrap();
     site.hear(ack("a", NodeStep::Cordoned));
     assert_eq!(site.mode().unwrap(), mode);
-    mode.rest.remove("nodes");
-    assert!(SiteRecord::of(&mode).unwrap_err().contains("the whole-site operation op cannot be read"));
+    for needed in ["nodes", "phase"] {
+        let mut mode = mode.clone();
+        mode.rest.remove(needed);
+        let why = SiteRecord::of(&mode).unwrap_err();
+        assert!(why.contains("the whole-site operation op cannot be read: it has no "), "{why}");
+    }
+}
+
+#[test]
+fn how_the_cluster_was_with_a_node_back_stays_beside_its_later_words() {
+    let mut site = site(SitePhase::Restarting, &NodeStep::Booted);
+    site.hear(Ack { verified: "layers passed: 9".to_owned(), ..ack("a", NodeStep::Open) });
+    site.hear(ack("a", NodeStep::Done));
+    let it = site.ack("a").unwrap();
+    assert_eq!((&it.step, it.verified.as_str()), (&NodeStep::Done, "layers passed: 9"));
 }
 
 fn found(blocking: &[&str]) -> PhaseReadings {
@@ -148,9 +161,11 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
     for (site, found, waits, then) in table {
         let Move::Wait(why, next_step) = next(&site, &nodes(), &found) else { panic!("{waits}") };
         assert!(why.contains(waits) && next_step.contains("zedbox"), "{why}; {next_step}");
+        let site = SiteRecord { waits: why, next: next_step, since: "09:26".to_owned(), ..site };
         let passed = pass(&record(&site), &site.phase, None, &said()).unwrap();
         let Move::To(after) = next(&now(&passed), &nodes(), &found) else { panic!("{waits}") };
         assert_eq!(after.phase, then, "{waits}");
+        assert_eq!([after.waits, after.next, after.since], ["", "", ""], "of the phase before");
     }
 }
 
