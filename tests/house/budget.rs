@@ -19,7 +19,7 @@ const DEVICE_LINES: usize = 88_554;
 /// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
 const DEVELOPMENT_LINES: usize = 14_126;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_486;
+const TEST_LINES: usize = 100_488;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 

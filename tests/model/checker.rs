@@ -63,8 +63,7 @@ impl<S: Explored> Model for Search<S> {
         vec![
             Property::always(S::NEVER, |_, state: &S| state.wrong().is_none()),
             Property::always(NEVER_STUCK, |model: &Self, state: &S| {
-                let known = model.is_stuck.load(Relaxed);
-                let stuck = !known
+                let stuck = !model.is_stuck.load(Relaxed)
                     && state.wrong().is_none()
                     && state.is_sampled()
                     && state.check(&model.fair).is_err();

@@ -4,7 +4,7 @@ use kube::Client;
 use kubeapi::ApiClient;
 use kubesim::{Sim, SimConfig};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use crate::site::calls::Address;
 use crate::turn::pulses::Pulse;
@@ -62,13 +62,15 @@ async fn u13_the_virtual_ip_is_there_once_a_ready_node_renews_its_lease_and_it_t
     renew(&sim, "plndr-cp-lock", "n1", 3);
     assert_eq!(address.look(&cluster, &all).await.unwrap(), None);
 
-    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // Nobody listens yet at a port that nobody else is given.
+    let door = TcpSocket::new_v4().unwrap();
+    door.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let at = door.local_addr().unwrap();
     serve_at(&sim, at);
-    assert_eq!(address.look(&cluster, &all).await.unwrap(), None);
-    drop(door);
     let why = address.look(&cluster, &all).await.unwrap().unwrap_or_default();
     assert!(why.starts_with(&format!("the virtual IP {at}: ")), "{why}");
+    let _listens = door.listen(1).unwrap();
+    assert_eq!(address.look(&cluster, &all).await.unwrap(), None);
     // Its holder goes away again.
     let away: Vec<TurnNode> = all.into_iter().map(|it| TurnNode { pulse: Pulse::Still, ..it }).collect();
     assert!(

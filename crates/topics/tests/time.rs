@@ -1,3 +1,5 @@
+//! Times as Go writes them.
+
 use std::time::Duration;
 
 use jiff::Timestamp;

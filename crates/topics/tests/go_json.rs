@@ -1,3 +1,5 @@
+//! JSON as Go reads and writes it.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

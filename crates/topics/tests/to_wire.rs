@@ -1,3 +1,5 @@
+//! The form on a socket, made of the form on disk.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

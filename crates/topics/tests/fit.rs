@@ -1,3 +1,5 @@
+//! Values that are too long for a message, or for the file of a large member.
+
 use proptest::prelude::*;
 
 use topics::fit::{LARGE_BYTES, cut_text, encode};
