@@ -160,7 +160,7 @@ async fn begin(
     let (view, mut findings) = checked(shell, cluster).await.context(what)?;
     if wish.kind == SiteKind::Restart {
         // Turns are waited for.
-        findings.retain(|it| it.code != "turn");
+        findings.retain(|it| it.code != calls::TURN);
         for layer in Box::pin(verify::look(cluster, || shell.clock.wall().to_timestamp())).await {
             let bad = layer.findings.iter().filter(|it| it.result >= VerifyResult::Unknown);
             let new = bad.map(|it| Finding::new(&layer.layer, it.text.clone(), it.next_step.clone()));

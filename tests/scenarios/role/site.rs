@@ -42,7 +42,7 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
         } else {
             sim.until(guests, <[Value]>::is_empty).await;
             let all = find(&handle, &SitePhase::Restoring, "op").await.unwrap().machines.all;
-            if phase == SitePhase::Restoring { starts(|mark| mark.id == "op", &[], &all) } else { Vec::new() }
+            if phase == SitePhase::Restoring { starts(|mark| mark.id == "op", &all) } else { Vec::new() }
         };
         for it in work {
             act(&handle, &it).await.unwrap();

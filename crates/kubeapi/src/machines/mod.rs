@@ -196,14 +196,9 @@ pub fn stops(id: &str, node: &str, machines: &[MachineSeen]) -> Vec<MachineWork>
     machines.iter().filter_map(work).collect()
 }
 
-/// What brings back those whose mark is `ours`: in the order of the UIDs of `record`, then of their stops,
-/// then the oldest first.
+/// What brings back those whose mark is `ours`: in the order of their stops, then the oldest first.
 #[must_use]
-pub fn starts(
-    ours: impl Fn(&Stopped) -> bool,
-    record: &[String],
-    machines: &[MachineSeen],
-) -> Vec<MachineWork> {
+pub fn starts(ours: impl Fn(&Stopped) -> bool, machines: &[MachineSeen]) -> Vec<MachineWork> {
     let turn = |it: &MachineSeen| {
         let mark = it.mark.as_ref().filter(|it| ours(it))?;
         Some(if mark.uid != it.uid || it.strategy != mark.left {
@@ -222,10 +217,7 @@ pub fn starts(
         .iter()
         .filter_map(|it| turn(it).map(|turn| MachineWork { machine: it.clone(), turn }))
         .collect();
-    let place = |uid: &str| record.iter().position(|it| it == uid).unwrap_or(record.len());
     let at = |it: &MachineSeen| it.mark.as_ref().map(|it| it.at.clone());
-    work.order_by_key(|MachineWork { machine: it, .. }| {
-        (place(&it.uid), at(it), it.created.clone(), it.name.clone())
-    });
+    work.order_by_key(|MachineWork { machine: it, .. }| (at(it), it.created.clone(), it.name.clone()));
     work
 }

@@ -152,7 +152,7 @@ async fn stopped_and_starting(cluster: &ApiClient) -> Result<(Vec<(MachineWork, 
     let own = |machine: &Value| guests.iter().find(|it| place(it) == place(machine));
     let all: Vec<_> = machines.iter().map(|it| facts::machine(it, own(it))).collect();
     let node = |it: &MachineWork| it.machine.mark.as_ref().map(|it| it.node.clone()).unwrap_or_default();
-    let work = starts(|_: &Stopped| true, &[], &all).into_iter();
+    let work = starts(|_: &Stopped| true, &all).into_iter();
     let starting = guests.iter().filter(|it| it["status"]["phase"] != "Running" && !facts::is_ending(it));
     Ok((work.map(|it| (it.clone(), node(&it))).collect(), starting.count()))
 }

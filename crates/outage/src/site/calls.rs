@@ -293,7 +293,7 @@ async fn configured(cluster: &ApiClient) -> Result<Option<String>, Error> {
 pub const CODES: [&str; 8] =
     [TURN, "nodes", "paused", "etcd", "snapshot", "certificates", "volumes", "backups"];
 /// Of a turn that is held.
-pub(super) const TURN: &str = "turn";
+pub const TURN: &str = "turn";
 
 pub(super) fn turn_held(it: &Holder) -> Finding {
     let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());

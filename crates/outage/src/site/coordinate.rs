@@ -104,7 +104,7 @@ pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
             let up = names(site, |it| !it.is_server() && !is_gone(site, it, nodes));
             let what = format!("workers to {}", down(&site.kind));
             after(site, &up, &what, SitePhase::ServersGoing, |first| {
-                format!("look at node {first}: zedbox site status; without them: {pass}")
+                format!("look at node {first}: zedbox status; without them: {pass}")
             })
         }
         SitePhase::ServersGoing => servers(site, nodes),
@@ -210,7 +210,8 @@ fn starting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
         let waits = format!("nodes to come back: {missing}; after {limit} min it continues without them");
         Some((waits, format!("switch them on; or at once without them: {pass}")))
     } else if !found.blocking.is_empty() {
-        let next = "kubectl get pods -n kube-system shows kube-vip, get volumes -n longhorn-system storage; or without:";
+        let next = "kubectl -n kube-system get leases,pods -o wide shows kube-vip, kubectl -n longhorn-system get volumes \
+                    the storage; or without:";
         Some((listed(&found.blocking, "; "), format!("{next} {pass}")))
     } else {
         None
@@ -242,7 +243,7 @@ fn restoring(site: &SiteRecord, found: &PhaseReadings) -> Move {
     if !found.work.is_empty() {
         return Move::Scale(found.work.clone());
     }
-    let work = machines::starts(|mark| mark.id == site.id, &[], &found.machines.all);
+    let work = machines::starts(|mark| mark.id == site.id, &found.machines.all);
     if work.is_empty() || site.is_passed() {
         return Move::End;
     }

@@ -139,7 +139,7 @@ words! {
 }
 
 impl Class {
-    /// That of a node; `leads` as far as that was asked.
+    /// The class of a node; `leads` is `None` where that was not asked.
     pub(crate) fn of(leads: Option<bool>, tie_breaker: bool, server: bool) -> Self {
         match (leads, tie_breaker, server) {
             (Some(true), _, true) => Self::Leader,

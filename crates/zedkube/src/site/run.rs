@@ -46,7 +46,7 @@ pub(crate) struct Sites {
     stage: Option<Stage>,
     /// Of a restart: see [`restart::ordered`].
     drains_before: String,
-    /// The restart has stopped, and nothing is on disk: until the Lease changes, nobody is asked again.
+    /// The restart has stopped, and nothing is on disk: until the Lease changes, nothing is read again.
     stopped: bool,
     /// The last look failed, and nothing is on disk yet.
     failed: bool,
@@ -280,9 +280,13 @@ impl Sites {
             self.failed = true;
             return false;
         }
-        let (now, before) = (record.as_ref().map(shown), self.record.as_ref().map(shown));
-        if now != before {
-            info!(?now, "whole-site operation");
+        let changed = record.as_ref().map(shown) != self.record.as_ref().map(shown);
+        match &record {
+            Some(SiteOperation { id: operation, phase, step, waiting_for: waits, op, .. }) if changed => {
+                info!(operation, phase, step, waits, "whole-site {}", op.word());
+            }
+            None if changed => info!("the whole-site operation is over"),
+            Some(_) | None => {}
         }
         self.record = record;
         let is_queued = next.say.is_some_and(|it| it.step == NodeStep::Seen) && self.record.is_none();
@@ -444,8 +448,8 @@ fn topic_of(waits: &str) -> &str {
 }
 
 /// What is logged of this node's record when it changes.
-fn shown(it: &SiteOperation) -> [String; 4] {
-    [it.id.clone(), it.step.clone(), it.phase.clone(), topic_of(&it.waiting_for).to_owned()]
+fn shown(it: &SiteOperation) -> [&str; 4] {
+    [&it.id, &it.step, &it.phase, topic_of(&it.waiting_for)]
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ async fn u13_the_virtual_ip_is_there_once_a_ready_node_renews_its_lease_and_it_t
     renew(&sim, "plndr-cp-lock", "n1", 3);
     assert_eq!(address.look(&cluster, &all).await.unwrap(), None);
 
-    // Nobody listens yet at a port that nobody else is given.
+    // The port stays its own, and does not listen yet.
     let door = TcpSocket::new_v4().unwrap();
     door.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let at = door.local_addr().unwrap();
