@@ -415,9 +415,8 @@ fn rows(site: &SiteRecord, ended: bool, view: &TurnView, now: GoTime) -> Vec<Lab
         let step = if ack.node.is_empty() { "no answer yet" } else { ack.step.text() };
         let since = part(", since ", &when(&ack.since, now));
         let waits = part("; waits for ", &ack.waits);
-        let verified = part("; verified: ", &ack.verified);
         let state = state(it, view);
-        add("node", format!("{} ({class}): {step}{since}; {state}{waits}{verified}", it.node));
+        add("node", format!("{} ({class}): {step}{since}; {state}{waits}", it.node));
     }
     for it in &site.findings {
         add("finding", format!("[{}] {}; passed", it.code, it.text));
@@ -452,11 +451,11 @@ fn rows(site: &SiteRecord, ended: bool, view: &TurnView, now: GoTime) -> Vec<Lab
 /// An operation for a program, all empty while there is none; members are added, never renamed.
 fn form(site: &SiteRecord, ended: bool, view: &TurnView) -> Value {
     let node = |it: &SiteMember| {
-        let Ack { step, since, past, verified, waits, .. } = site.ack(&it.node).cloned().unwrap_or_default();
+        let Ack { step, since, past, waits, .. } = site.ack(&it.node).cloned().unwrap_or_default();
         let past = past.iter().map(|(step, since)| json!({ "Step": step, "Since": since }));
         json!({
             "Node": it.node, "Class": it.class, "Step": step, "Since": since, "State": state(it, view),
-            "Past": past.collect::<Value>(), "Verified": verified, "WaitsFor": waits,
+            "Past": past.collect::<Value>(), "WaitsFor": waits,
         })
     };
     let by = &site.by;

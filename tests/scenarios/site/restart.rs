@@ -159,7 +159,6 @@ fn v3_three_nodes_restart_one_after_another_each_drained_in_its_turn_and_verifie
                 "{steps:?}"
             );
             let ack = last.ack(node).unwrap();
-            assert!(ack.verified.contains("layers pass"), "{}", ack.verified);
             assert!(ack.past.iter().all(|(_, since)| !since.is_empty()) && !ack.since.is_empty(), "{ack:?}");
         }
         // Nothing was cut off: every node was drained.

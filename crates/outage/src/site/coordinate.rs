@@ -287,16 +287,14 @@ fn is_waiting(site: &SiteRecord, node: &str) -> bool {
 }
 
 fn restarting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
-    let put = |member: &SiteMember, step, verified: &str| {
-        Move::To(Box::new(put(site.clone(), member, step, "", verified)))
-    };
+    let put = |member: &SiteMember, step| Move::To(Box::new(put(site.clone(), member, step, "")));
     let (order, leader) = plan(site);
     if (&order, &leader) != (&site.order, &site.leader) {
         return Move::To(Box::new(SiteRecord { order, leader, ..site.clone() }));
     }
     let is_over = |it: &SiteMember| matches!(site.step(&it.node), Some(NodeStep::Done | NodeStep::Skipped));
     if let Some(member) = site.nodes.iter().find(|it| !is_over(it) && node_of(it, nodes).is_none()) {
-        return put(member, NodeStep::Skipped, "it was deleted from the cluster");
+        return put(member, NodeStep::Skipped);
     }
     let Some((member, ack)) = in_turn(site) else { return first(site, nodes, found) };
     let (node, late, limit) = (&member.node, found.lasted >= NODE_LIMIT, NODE_LIMIT.as_secs() / 60);
@@ -321,9 +319,9 @@ fn restarting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> M
         NodeStep::Open if found.holders.contains(node) => {
             (format!("the turn of node {node} to end"), "zedbox lock status".to_owned())
         }
-        NodeStep::Open => return put(member, NodeStep::Verifying, ""),
+        NodeStep::Open => return put(member, NodeStep::Verifying),
         NodeStep::Verifying => match is_well(site, found, &format!("with node {node} back")) {
-            Ok(None) => return put(member, NodeStep::Done, &found.verified),
+            Ok(None) => return put(member, NodeStep::Done),
             Ok(Some(waits)) => waits,
             Err(why) => return stop(site, member, &why),
         },
@@ -359,7 +357,7 @@ fn first(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
     let silent = waiting.iter().filter(concerned).find(|it| !has_said(it));
     let (waits, next) = match silent {
         _ if !is_alive(member, nodes) => ("is not Ready".to_owned(), format!("kubectl describe node {node}")),
-        None => return Move::To(Box::new(put(site.clone(), member, NodeStep::Draining, "", ""))),
+        None => return Move::To(Box::new(put(site.clone(), member, NodeStep::Draining, ""))),
         Some(silent) => (
             format!("waits for zedkube on node {} to answer", silent.node),
             format!("zedbox status on node {}", silent.node),
@@ -375,7 +373,7 @@ fn first(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
 fn stop(site: &SiteRecord, member: &SiteMember, why: &str) -> Move {
     let mut site = site.clone();
     if site.ack(&member.node).is_some() {
-        site = put(site, member, NodeStep::Failed, why, "");
+        site = put(site, member, NodeStep::Failed, why);
     }
     let skip = format!(
         "or continue without this node: zedbox site continue --skip {} --reason '...'; ",

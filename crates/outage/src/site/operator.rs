@@ -228,9 +228,7 @@ fn resume(
         if matches!(step, NodeStep::Booted | NodeStep::Open) {
             then = SitePhase::Restarting;
         }
-        let taken = format!("taken as well by {}: {}", said.who, said.why);
-        let verified = if step == NodeStep::Done { &taken } else { "" };
-        site = put(site, &member, step, "", verified);
+        site = put(site, &member, step, "");
     } else if !stopped && site.phase != SitePhase::Checking {
         return refused(format!("no node goes now, and there is nothing to pass; {LOOK}"));
     }
@@ -268,8 +266,7 @@ pub fn skip(
     if let Some((goes, _)) = in_turn(&site).filter(|(it, _)| stopped && it.node != node) {
         return refused(format!("the restart has stopped for node {}, not {node}; {LOOK}", goes.node));
     }
-    let why = format!("skipped by {}: {}", said.who, said.why);
-    site = put(site, &member, NodeStep::Skipped, "", &why);
+    site = put(site, &member, NodeStep::Skipped, "");
     site.stamp(&said.when);
     if stopped {
         ask_again(&mut site);

@@ -116,9 +116,6 @@ pub struct Ack {
     /// Of a restart: the steps before this one, each with since when.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<(NodeStep, String)>,
-    /// Of a restart: how the cluster was with the node back, a sentence or empty.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub verified: String,
     /// Members of another version.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
@@ -231,9 +228,6 @@ impl SiteRecord {
             if self.kind == SiteKind::Restart && held.step != ack.step {
                 ack.past.push((held.step.clone(), held.since.clone()));
             }
-            if ack.verified.is_empty() {
-                ack.verified.clone_from(&held.verified);
-            }
             ack.rest.clone_from(&held.rest);
             *held = ack;
         } else {
@@ -303,8 +297,6 @@ pub struct PhaseReadings {
     pub holders: Vec<String>,
     /// How long this phase has been seen; of a restart, this step of the node that goes.
     pub lasted: Duration,
-    /// Of a restart: how the cluster is with the node back, a sentence; what is not well is in `blocking`.
-    pub verified: String,
     /// Of a restart: volumes of which copies are missing or are being made.
     pub rebuilding: Vec<String>,
     /// Of a restart: for how long nothing has been in the way.
@@ -329,20 +321,13 @@ pub(super) fn in_turn(site: &SiteRecord) -> Option<(&SiteMember, &Ack)> {
     site.nodes.iter().find_map(|it| Some((it, site.ack(&it.node).filter(|ack| goes(&ack.step))?)))
 }
 
-/// The record of a restart with this node at `step`, with what it waits for, and how it was verified where that is not
-/// empty. Since when, the writer adds: [`SiteRecord::stamp`].
-pub(super) fn put(
-    mut site: SiteRecord,
-    member: &SiteMember,
-    step: NodeStep,
-    waits: &str,
-    verified: &str,
-) -> SiteRecord {
+/// The record of a restart with this node at `step`, and what it waits for. Since when, the writer adds:
+/// [`SiteRecord::stamp`].
+pub(super) fn put(mut site: SiteRecord, member: &SiteMember, step: NodeStep, waits: &str) -> SiteRecord {
     let known = site.ack(&member.node);
     let (boot_id, leads) = known.map(|it| (it.boot_id.clone(), it.leads)).unwrap_or_default();
     let waits = waits.to_owned();
-    let verified = verified.to_owned();
-    site.hear(Ack { leads, waits, verified, ..Ack::of(&member.node, &member.uid, &boot_id, step) });
+    site.hear(Ack { leads, waits, ..Ack::of(&member.node, &member.uid, &boot_id, step) });
     SiteRecord { waits: String::new(), next: String::new(), ..site }
 }
 

@@ -18,8 +18,6 @@ use topics::{
 
 use crate::{GLOBAL, NAME};
 
-/// Pause between two looks at the cluster.
-const AGAIN: Duration = Duration::from_secs(5);
 /// Longest text about a node in the record that all nodes share.
 const TEXT_BYTES: usize = 300;
 
@@ -92,37 +90,18 @@ fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String
     cut_text(&format!("its drain failed: {why}"), TEXT_BYTES)
 }
 
-/// What the looks at the cluster have shown while a node is verified.
-#[derive(Debug, Default)]
-pub(super) struct Verify {
-    /// When the last one was, and what it has shown.
-    last: Option<(Mono, PhaseReadings)>,
-    /// Since when nothing is in the way.
-    well: Option<Mono>,
-}
-
-impl Verify {
-    /// How the cluster is; it is looked at again where that is due.
-    pub(super) async fn look(
-        &mut self,
-        cluster: &ApiClient,
-        clock: Clock,
-        site: &SiteRecord,
-    ) -> PhaseReadings {
-        let now = clock.now();
-        let known = self.last.take().filter(|(at, _)| now.since(*at) < AGAIN);
-        let (at, mut found) = if let Some(known) = known {
-            known
-        } else {
-            let layers = Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await;
-            (now, judged(&layers, site))
-        };
-        let is_well = found.blocking.is_empty() && found.rebuilding.is_empty();
-        self.well = self.well.filter(|_| is_well).or(is_well.then_some(at));
-        found.well = self.well.map_or(Duration::ZERO, |since| at.since(since));
-        self.last = Some((at, found.clone()));
-        found
-    }
+/// How the cluster is now; `well` is since when nothing is in the way.
+pub(super) async fn look(
+    cluster: &ApiClient,
+    clock: Clock,
+    site: &SiteRecord,
+    well: &mut Option<Mono>,
+) -> PhaseReadings {
+    let now = clock.now();
+    let found = judged(&Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await, site);
+    let is_well = found.blocking.is_empty() && found.rebuilding.is_empty();
+    *well = well.filter(|_| is_well).or(is_well.then_some(now));
+    PhaseReadings { well: well.map_or(Duration::ZERO, |since| now.since(since)), ..found }
 }
 
 /// What is not well. What was passed when the restart began stays passed, as the same text; what is new does not.
@@ -142,11 +121,8 @@ fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> PhaseReadings {
     let degraded = |layer: &VerifyLayer, it: &VerifyFinding| {
         layer.layer == "storage" && it.result == VerifyResult::Warn && checks::storage::is_unhealthy(&it.text)
     };
-    let (passed, other): (Vec<_>, Vec<_>) = layers.iter().partition(|it| it.result == VerifyResult::Pass);
-    let other = other.iter().map(|it| format!("; {} {}", it.layer, it.result.text()));
-    let verified = format!("layers passed: {}{}", passed.len(), other.collect::<String>());
     let blocking = new(|_, it| it.result >= VerifyResult::Unknown);
-    PhaseReadings { blocking, rebuilding: new(degraded), verified, ..PhaseReadings::default() }
+    PhaseReadings { blocking, rebuilding: new(degraded), ..PhaseReadings::default() }
 }
 
 #[cfg(test)]
@@ -263,6 +239,5 @@ mod tests {
         let found =
             judged(&layers, &site(vec![of("nodes", "n2"), of("etcd", "n3"), of("volumes", degraded)]));
         assert_eq!((found.blocking.len(), found.rebuilding.len()), (0, 0));
-        assert_eq!(found.verified, "layers passed: 1; nodes fail; etcd unknown; storage warn; clock warn");
     }
 }

@@ -53,12 +53,15 @@ pub(crate) struct Sites {
 }
 
 /// What the site has been in since when, and what was seen meanwhile.
+#[derive(Default)]
 struct Stage {
     /// See [`coordinate::stage`].
     of: String,
     since: Mono,
     address: Address,
-    verify: restart::Verify,
+    /// Of a restart: when the cluster was looked at last, and since when it is well.
+    looked: Option<Mono>,
+    well: Option<Mono>,
 }
 
 impl Sites {
@@ -200,16 +203,13 @@ impl Sites {
         let of = coordinate::stage(&site, &nodes);
         let stage = match &mut self.stage {
             Some(known) if known.of == of => known,
-            other => {
-                let (address, verify) = (Address::default(), restart::Verify::default());
-                other.insert(Stage { of, since: now, address, verify })
-            }
+            other => other.insert(Stage { of, since: now, ..Stage::default() }),
         };
         let lasted = now.since(stage.since);
         if coordinate::works_for_all(&own.node, &site, &nodes, lasted) {
             return work_for_all(cluster, self.context.clock, (&held, &site), &nodes, lasted, stage).await;
         }
-        stage.verify = restart::Verify::default();
+        stage.well = None;
         Ok(())
     }
 
@@ -354,7 +354,13 @@ async fn work_for_all(
 ) -> Result<(), String> {
     let waits = |waits: String, next: String| Some(SiteRecord { waits, next, ..site.clone() });
     let found = if coordinate::is_verifying(site) {
-        Ok(stage.verify.look(cluster, clock, site).await)
+        // That reads all of the cluster, so not in each look of this node.
+        let now = clock.now();
+        if stage.looked.is_some_and(|at| now.since(at) < coordinate::WELL) {
+            return Ok(());
+        }
+        stage.looked = Some(now);
+        Ok(restart::look(cluster, clock, site, &mut stage.well).await)
     } else {
         site_calls::find(cluster, &site.phase, &site.id).await
     };

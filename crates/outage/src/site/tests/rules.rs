@@ -110,15 +110,6 @@ fn members_of_another_version_are_written_back() {
     }
 }
 
-#[test]
-fn how_the_cluster_was_with_a_node_back_stays_beside_its_later_words() {
-    let mut site = site(SitePhase::Restarting, &NodeStep::Booted);
-    site.hear(Ack { verified: "layers passed: 9".to_owned(), ..ack("a", NodeStep::Open) });
-    site.hear(ack("a", NodeStep::Done));
-    let it = site.ack("a").unwrap();
-    assert_eq!((&it.step, it.verified.as_str()), (&NodeStep::Done, "layers passed: 9"));
-}
-
 fn found(blocking: &[&str]) -> PhaseReadings {
     PhaseReadings {
         blocking: blocking.iter().map(|it| (*it).to_owned()).collect(),
