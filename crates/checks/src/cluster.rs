@@ -226,7 +226,9 @@ pub async fn site(cluster: &ApiClient, now: Timestamp) -> Vec<Finding> {
     without_hints(found)
 }
 
-pub(crate) async fn listed<T: DeserializeOwned + Send>(
+/// All objects of a kind, none where it is not installed.
+/// Errors: those of [`ApiClient`].
+pub async fn listed<T: DeserializeOwned + Send>(
     cluster: &ApiClient,
     scope: WatchScope,
 ) -> Result<Vec<T>, Error> {

@@ -16,7 +16,7 @@ use outage::site::calls::{self, Finding};
 use outage::site::operator;
 use outage::site::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use outage::turn::record::{LEASE, TurnRecord};
-use outage::turn::rule::TurnNode;
+use outage::turn::rule::{OperatorRefusal, TurnNode};
 use serde_json::{Value, json};
 use sheet::text::{moment, number};
 use step::{Inserted as _, LiteMap, SmallSort as _};
@@ -34,53 +34,27 @@ const AGAIN: Duration = Duration::from_secs(2);
 pub(crate) async fn run(command: &SiteCommand) -> anyhow::Result<Exit> {
     let shell = &Shell::open(&command.place.at)?;
     let cluster = &shell.cluster(command.place.kubeconfig.as_deref())?;
-    let said = |reason: &str| shell.statement(reason);
     match &command.action {
-        SiteAction::Check => {
-            let (_, findings) = checked(shell, cluster).await.context("check the site")?;
-            show_found(shell, &findings, &[])?;
-            anyhow::ensure!(findings.is_empty(), "pass the checks: {}", number(findings.len(), "finding"));
-            Ok(())
-        }
-        SiteAction::Status => status(shell, cluster).await,
+        SiteAction::Check => check(shell, cluster).await,
+        SiteAction::Status => status(shell, cluster).await.context("show the site"),
         #[cfg(feature = "demo")]
         SiteAction::Drill(options) => Box::pin(crate::demo::drill(options)).await,
-        SiteAction::Restart(options) => begin_restart(shell, cluster, options).await,
-        SiteAction::Shutdown(options) => begin_all(shell, cluster, SiteKind::Shutdown, options).await,
-        SiteAction::Reboot(options) => begin_all(shell, cluster, SiteKind::Reboot, options).await,
+        SiteAction::Restart(options) => {
+            begin_restart(shell, cluster, options).await.context("restart the site")
+        }
+        SiteAction::Shutdown(options) => {
+            begin_all(shell, cluster, SiteKind::Shutdown, options).await.context("shut the site down")
+        }
+        SiteAction::Reboot(options) => {
+            begin_all(shell, cluster, SiteKind::Reboot, options).await.context("reboot the site")
+        }
         SiteAction::Continue { phase, node, skip, reason } => {
-            let said = said(reason).context("continue")?;
             let phase = SitePhase::from(phase.clone().unwrap_or_default());
-            let edit = |record: &TurnRecord| match skip {
-                Some(skip) => operator::skip(record, skip, &said),
-                None => operator::pass(record, &phase, node.as_deref(), &said),
-            };
-            change(shell, cluster, edit, "continue").await?;
-            let by = format!("by {}: {}", said.who, said.why);
-            let text = match skip {
-                Some(node) => format!(
-                    "Node {node} is left out of the restart and not rebooted by it, {by}. A turn that it holds is still \
-                     waited for: `zedbox lock status`."
-                ),
-                None => format!(
-                    "The whole-site operation continues, {by}. What phase {} waited for stays as it is.",
-                    phase.text()
-                ),
-            };
-            say(shell, "continued", &text)
+            let past = (&phase, node.as_deref(), skip.as_deref());
+            resume(shell, cluster, past, reason).await.context("continue")
         }
         SiteAction::Cancel { reason } => {
-            let what = "withdraw the whole-site operation";
-            let said = said(reason).context(what)?;
-            let before = change(shell, cluster, |it| operator::cancel(it, &said), what).await?;
-            let text = if operator::current(&before)?.is_some_and(|it| it.kind == SiteKind::Restart) {
-                "Withdrew the restart of the site: the drain of the node that goes is withdrawn, and no other node \
-                 starts; a machine that was ordered to reboot does so."
-            } else {
-                "Withdrew the whole-site operation: cordons are removed, then applications are scaled up again. Workers \
-                 that are off have to be switched on. `zedbox site status` shows how far that is."
-            };
-            say(shell, "cancelled", text)
+            cancel(shell, cluster, reason).await.context("withdraw the whole-site operation")
         }
     }
     .map(|()| Exit::Done)
@@ -90,11 +64,55 @@ pub(crate) async fn run(command: &SiteCommand) -> anyhow::Result<Exit> {
 async fn change(
     shell: &Shell,
     cluster: &ApiClient,
-    edit: impl Fn(&TurnRecord) -> Result<TurnRecord, outage::turn::rule::OperatorRefusal>,
-    what: &'static str,
+    edit: impl Fn(&TurnRecord) -> Result<TurnRecord, OperatorRefusal>,
 ) -> anyhow::Result<TurnRecord> {
-    let changed = lease::change(cluster, shell.clock.wall().to_timestamp(), edit).await;
-    changed.map(|(before, _)| before).context(what)
+    Ok(lease::change(cluster, shell.clock.wall().to_timestamp(), edit).await?.0)
+}
+
+async fn check(shell: &Shell, cluster: &ApiClient) -> anyhow::Result<()> {
+    let (_, findings) = checked(shell, cluster).await.context("check the site")?;
+    show_found(shell, &findings, &[])?;
+    anyhow::ensure!(findings.is_empty(), "pass the checks: {}", number(findings.len(), "finding"));
+    Ok(())
+}
+
+async fn resume(
+    shell: &Shell,
+    cluster: &ApiClient,
+    (phase, node, skip): (&SitePhase, Option<&str>, Option<&str>),
+    reason: &str,
+) -> anyhow::Result<()> {
+    let said = shell.statement(reason)?;
+    let edit = |record: &TurnRecord| match skip {
+        Some(skip) => operator::skip(record, skip, &said),
+        None => operator::pass(record, phase, node, &said),
+    };
+    change(shell, cluster, edit).await?;
+    let by = format!("by {}: {}", said.who, said.why);
+    let text = match skip {
+        Some(node) => format!(
+            "Node {node} is left out of the restart and not rebooted by it, {by}. A turn that it holds is still waited \
+             for: `zedbox lock status`."
+        ),
+        None => format!(
+            "The whole-site operation continues, {by}. What phase {} waited for stays as it is.",
+            phase.text()
+        ),
+    };
+    say(shell, "continued", &text)
+}
+
+async fn cancel(shell: &Shell, cluster: &ApiClient, reason: &str) -> anyhow::Result<()> {
+    let said = shell.statement(reason)?;
+    let before = change(shell, cluster, |it| operator::cancel(it, &said)).await?;
+    let text = if operator::current(&before)?.is_some_and(|it| it.kind == SiteKind::Restart) {
+        "Withdrew the restart of the site: the drain of the node that goes is withdrawn, and no other node starts; a \
+         machine that was ordered to reboot does so."
+    } else {
+        "Withdrew the whole-site operation: cordons are removed, then applications are scaled up again. Workers that are \
+         off have to be switched on. `zedbox site status` shows how far that is."
+    };
+    say(shell, "cancelled", text)
 }
 
 /// All nodes off, or rebooted, at once.
@@ -104,36 +122,22 @@ async fn begin_all(
     kind: SiteKind,
     BeginOptions { reason, leave_machines, pass }: &BeginOptions,
 ) -> anyhow::Result<()> {
-    let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };
-    let wish = request(shell, kind, reason, *leave_machines).context(what)?;
-    let site = begin(shell, cluster, (wish, pass, what), false).await?;
-    let until = "`zedbox site cancel` withdraws it until the servers go.";
-    say(shell, "begun", &format!("{} {until}", begun(&site)))
-}
-
-fn begun(site: &SiteRecord) -> String {
-    let SiteRecord { kind, id, by, nodes, .. } = site;
-    format!(
-        "The whole-site {} {id} has begun for {}, by {}: {}. `zedbox site status` shows how far it is;",
-        kind.text(),
-        number(nodes.len(), "node"),
-        by.who,
-        by.why
-    )
+    let wish = SiteRecord { kind, leave_machines: *leave_machines, ..SiteRecord::default() };
+    let begun = begin(shell, cluster, wish, (reason, pass, false)).await?.1;
+    say(shell, "begun", &format!("{begun} `zedbox site cancel` withdraws it until the servers go."))
 }
 
 /// One node after another, and following that to its end.
 async fn begin_restart(shell: &Shell, cluster: &ApiClient, options: &RestartOptions) -> anyhow::Result<()> {
     let RestartOptions { reason, pass, dry_run, wait } = options;
-    let what = "restart the site";
-    let wish = request(shell, SiteKind::Restart, reason, false).context(what)?;
-    let site = begin(shell, cluster, (wish, pass, what), *dry_run).await?;
+    let wish = SiteRecord { kind: SiteKind::Restart, ..SiteRecord::default() };
+    let (site, begun) = begin(shell, cluster, wish, (reason, pass, *dry_run)).await?;
     let order = site.order.join(", ");
     let order = format!("Order: {order}; of the servers, the one that leads etcd by then goes last.");
     if *dry_run {
         return say(shell, "clear", &format!("{order} Nothing was begun."));
     }
-    let begun = format!("{} `zedbox site cancel` ends it. {order}", begun(&site));
+    let begun = format!("{begun} `zedbox site cancel` ends it. {order}");
     if !wait {
         return say(shell, "begun", &begun);
     }
@@ -141,23 +145,19 @@ async fn begin_restart(shell: &Shell, cluster: &ApiClient, options: &RestartOpti
     follow(shell, cluster, &site.id).await
 }
 
-/// Two persons at once get two identities; the record takes one.
-fn request(shell: &Shell, kind: SiteKind, reason: &str, leave_machines: bool) -> anyhow::Result<SiteRecord> {
-    let by = shell.statement(reason)?;
-    let chance = RandomState::new().hash_one(&by.who) & 0xffff;
-    let id = format!("{}-{chance:04x}", by.when.get(..19).unwrap_or(&by.when));
-    Ok(SiteRecord { id, kind, by, leave_machines, ..SiteRecord::default() })
-}
-
-/// Begins what no finding speaks against but those that are passed; without anything written for a `dry_run`. The operation
-/// as it begins.
+/// Begins `wish` where no finding speaks against it but those that are passed; without anything written for a dry run. The
+/// operation as it begins, and that in words.
 async fn begin(
     shell: &Shell,
     cluster: &ApiClient,
-    (mut wish, pass, what): (SiteRecord, &[String], &'static str),
-    dry_run: bool,
-) -> anyhow::Result<SiteRecord> {
-    let (view, mut findings) = checked(shell, cluster).await.context(what)?;
+    mut wish: SiteRecord,
+    (reason, pass, dry_run): (&str, &[String], bool),
+) -> anyhow::Result<(SiteRecord, String)> {
+    wish.by = shell.statement(reason)?;
+    // Two persons at once get two identities; the record takes one.
+    let chance = RandomState::new().hash_one(&wish.by.who) & 0xffff;
+    wish.id = format!("{}-{chance:04x}", wish.by.when.get(..19).unwrap_or(&wish.by.when));
+    let (view, mut findings) = checked(shell, cluster).await?;
     if wish.kind == SiteKind::Restart {
         // Turns are waited for.
         findings.retain(|it| it.code != calls::TURN);
@@ -168,29 +168,32 @@ async fn begin(
             findings.extend(new);
         }
     }
-    none_blocks(shell, &findings, pass, what)?;
-    wish.findings = findings;
-    let begun = operator::begun(&record(&view), &wish, &view.nodes).context(what)?;
-    if !dry_run {
-        change(shell, cluster, |record| operator::begin(record, &wish, &view.nodes), what).await?;
-    }
-    Ok(begun)
-}
-
-/// Shows the findings, and refuses what they speak against and no option passes.
-fn none_blocks(shell: &Shell, findings: &[Finding], pass: &[String], what: &str) -> anyhow::Result<()> {
-    let codes: BTreeSet<&str> = calls::blocking(findings, pass).iter().map(|it| it.code.as_str()).into_set();
+    let codes: BTreeSet<&str> = calls::blocking(&findings, pass).iter().map(|it| it.code.as_str()).into_set();
     if shell.voice.output == Output::Text || !codes.is_empty() {
-        show_found(shell, findings, pass)?;
+        show_found(shell, &findings, pass)?;
     }
     let words: Vec<String> = codes.iter().map(|it| format!("--pass {it}")).collect();
     anyhow::ensure!(
         codes.is_empty(),
-        "{what}: {} failed, nothing was started; fix it, or add {}",
+        "{} failed, nothing was started; fix it, or add {}",
         number(codes.len(), "check"),
         words.join(" ")
     );
-    Ok(())
+    wish.findings = findings;
+    let begun = operator::begin(&record(&view), &wish, &view.nodes)?;
+    if !dry_run {
+        change(shell, cluster, |record| operator::begin(record, &wish, &view.nodes)).await?;
+    }
+    let site = operator::current(&begun)?.unwrap_or(wish);
+    let SiteRecord { kind, id, by, nodes, .. } = &site;
+    let text = format!(
+        "The whole-site {} {id} has begun for {}, by {}: {}. `zedbox site status` shows how far it is;",
+        kind.text(),
+        number(nodes.len(), "node"),
+        by.who,
+        by.why
+    );
+    Ok((site, text))
 }
 
 /// The record of turns as it was read.
@@ -242,21 +245,16 @@ async fn follow(shell: &Shell, cluster: &ApiClient, id: &str) -> anyhow::Result<
             Ok(view) => {
                 let record = record(&view);
                 let ours = |it: &SiteRecord| it.id == id;
-                let now = operator::current(&record).context("follow the restart")?.filter(ours);
+                let now = operator::current(&record)?.filter(ours);
                 let ended = now.is_none();
                 let site = now.or_else(|| operator::last_restart(&record).filter(ours));
-                let site = site.with_context(|| {
-                    format!(
-                        "follow the restart {id}: its record is gone from the Lease; look: zedbox site status"
-                    )
-                })?;
+                let gone = || format!("the record of {id} is gone from the Lease; look: zedbox site status");
+                let site = site.with_context(gone)?;
                 if ended || site.phase == SitePhase::Stopped {
                     show(shell, &site, ended, &view)?;
                     return match &site.cancelled {
-                        _ if !ended => {
-                            bail!("restart the site: it has stopped: {}; {}", site.waits, site.next)
-                        }
-                        Some(it) => bail!("restart the site: withdrawn by {}: {}", it.who, it.why),
+                        _ if !ended => bail!("it has stopped: {}; {}", site.waits, site.next),
+                        Some(it) => bail!("withdrawn by {}: {}", it.who, it.why),
                         None => Ok(()),
                     };
                 }
@@ -279,15 +277,14 @@ async fn status(shell: &Shell, cluster: &ApiClient) -> anyhow::Result<()> {
     let view = match lease::view(cluster).await {
         Ok(view) => view,
         Err(why) => {
-            let Some(record) = own.context("show the site")? else {
-                return Err(why).context("show the site");
+            let Some(record) = own? else {
+                return Err(why.into());
             };
             return of_disk(shell, &record, &why.to_string());
         }
     };
     let record = record(&view);
-    let site = operator::current(&record).context("show the site")?;
-    if let Some(site) = site {
+    if let Some(site) = operator::current(&record)? {
         return show(shell, &site, false, &view);
     }
     // On another machine, or without root, this node's own record is not known.
@@ -410,7 +407,7 @@ fn rows(site: &SiteRecord, ended: bool, view: &TurnView, now: GoTime) -> Vec<Lab
         add("since", when(&site.since, now));
     }
     for it in members(site) {
-        let class = if it.node == site.leader { "leader" } else { it.class.text() };
+        let class = if it.node == site.leader_now() { "leader" } else { it.class.text() };
         let ack = site.ack(&it.node).cloned().unwrap_or_default();
         let step = if ack.node.is_empty() { "no answer yet" } else { ack.step.text() };
         let since = part(", since ", &when(&ack.since, now));
@@ -462,7 +459,7 @@ fn form(site: &SiteRecord, ended: bool, view: &TurnView) -> Value {
     json!({
         "ID": site.id, "Kind": site.kind, "Phase": if ended { "ended" } else { site.phase.text() },
         "Since": site.since, "Who": by.who, "Why": by.why, "When": by.when,
-        "Withdrawn": site.cancelled.is_some(), "Order": site.order, "Leader": site.leader,
+        "Withdrawn": site.cancelled.is_some(), "Order": site.order, "Leader": site.leader_now(),
         "Missing": site.missing, "Findings": shown(&site.findings), "WaitsFor": site.waits,
         "NextStep": site.next, "Nodes": members(site).into_iter().map(node).collect::<Value>(),
     })

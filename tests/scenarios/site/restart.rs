@@ -377,8 +377,8 @@ fn v3_of_three_members_of_etcd_the_leader_goes_last_and_copies_that_are_made_aga
         for at in [1, 2, 0] {
             place.worlds[at].recorded_count(1).await;
             assert_eq!(
-                (place.cordoned(), place.mode().unwrap().leader.as_str()),
-                (vec![NODES[at].to_owned()], NODES[0])
+                (place.cordoned(), place.mode().unwrap().leader_now()),
+                (vec![NODES[at].to_owned()], NODES[0].to_owned())
             );
             etcd.script(NODES[at], &[EtcdFault::Down]);
             place.goes_and_stays_off(at).await;

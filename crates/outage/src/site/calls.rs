@@ -1,17 +1,10 @@
 //! What a whole-site operation reads and writes of the cluster: applications with volumes, attached and faulted
-//! volumes, virtual machines.
+//! volumes, virtual machines, the virtual IP of the API; and what speaks against an operation before it begins.
 //!
 //! Not here: when, and what follows (`coordinate`), how a machine is stopped and started (`kubeapi::machines`), nodes
 //! and the Lease (`crate::calls`). Every call has the deadline of [`ApiClient`]. What is not installed is not there: a
 //! list of an unknown kind is empty. An application is changed by one patch that names its version and says what it had
 //! before.
-//!
-//! Whether the virtual IP of the API is there: kube-vip's leases are held by a node that is Ready and they are renewed,
-//! and the address takes a connection. A cluster without kube-vip has none. That a lease is renewed is seen by its time
-//! being another one.
-//!
-//! What is looked at before the whole site goes down, and what speaks against it. All is looked at, and each finding
-//! has a code by which a person passes it. Here is what the record of turns says; the rest is `checks`. Reads only.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,7 +28,6 @@ use kubeapi::objects::{items, named, text};
 use kubeapi::slim::longhorn::{self, Volume};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use step::Inserted as _;
@@ -69,7 +61,7 @@ pub async fn find(cluster: &ApiClient, phase: &SitePhase, id: &str) -> Result<Ph
         }
         SitePhase::Detaching => found.blocking = attached(cluster).await?,
         SitePhase::Starting => {
-            let all = longhorn_volumes(cluster).await?;
+            let all: Vec<Volume> = cluster::listed(cluster, longhorn::scope("volumes")).await?;
             let faulted = all.iter().filter(|it| it.status.robustness == "faulted");
             found.blocking = faulted.map(|it| format!("storage, a faulted volume: {}", it.shown())).collect();
         }
@@ -93,21 +85,19 @@ pub async fn find(cluster: &ApiClient, phase: &SitePhase, id: &str) -> Result<Ph
 /// Volumes that are attached to a node, and those of Longhorn that are not detached.
 async fn attached(cluster: &ApiClient) -> Result<Vec<String>, Error> {
     let path = VolumeAttachment::url_path(&(), None);
-    let all: Vec<Value> = listed(cluster, "volume attachments", path).await?;
+    let (all, longhorn) = futures::try_join!(
+        cluster::listed::<Value>(cluster, WatchScope::all("volume attachments", path)),
+        cluster::listed::<Volume>(cluster, longhorn::scope("volumes"))
+    )?;
     let attached = all.iter().filter(|it| it["status"]["attached"] == true).map(|it| {
         let spec = &it["spec"];
         format!("{} on node {}", text(&spec["source"]["persistentVolumeName"]), text(&spec["nodeName"]))
     });
     let mut found: Vec<String> = attached.collect();
     let known = found.join(" ");
-    let longhorn = longhorn_volumes(cluster).await?;
     let more = longhorn.iter().filter(|it| it.status.state != "detached" && !known.contains(&it.name()));
     found.extend(more.map(Volume::shown));
     Ok(found)
-}
-
-async fn longhorn_volumes(cluster: &ApiClient) -> Result<Vec<Volume>, Error> {
-    Ok(longhorn::scope("volumes").list_installed(cluster).await?.unwrap_or_default())
 }
 
 async fn workloads(cluster: &ApiClient) -> Result<Vec<(&'static str, Value)>, Error> {
@@ -198,26 +188,17 @@ pub async fn scale(cluster: &ApiClient, it: &ScaledWorkload) -> Result<(), Error
     }
 }
 
-/// All objects of a kind that may not be installed.
-async fn listed<T>(cluster: &ApiClient, what: &str, path: String) -> Result<Vec<T>, Error>
-where
-    T: DeserializeOwned + Send,
-{
-    Ok(WatchScope::all(what, path).list_installed(cluster).await?.unwrap_or_default())
-}
-
 /// Machines, their sets, and the guests that are there.
 async fn machines(cluster: &ApiClient) -> Result<Machines, Error> {
-    let guests = WatchScope::all("virtual machines", path(GUESTS)).list_installed(cluster).await?;
-    let Some(guests) = guests else { return Ok(Machines::default()) };
     let launchers = WatchScope {
         labels: Some(LAUNCHERS.to_owned()),
         ..WatchScope::all("launchers of virtual machines", Pod::url_path(&(), None))
     };
-    let (machines, sets, launchers) = futures::try_join!(
-        listed(cluster, MACHINES, path(MACHINES)),
-        listed(cluster, SETS, path(SETS)),
-        launchers.list_all::<Value>(cluster)
+    let (guests, machines, sets, launchers) = futures::try_join!(
+        cluster::listed::<Value>(cluster, WatchScope::all("virtual machines", path(GUESTS))),
+        cluster::listed::<Value>(cluster, WatchScope::all(MACHINES, path(MACHINES))),
+        cluster::listed::<Value>(cluster, WatchScope::all(SETS, path(SETS))),
+        cluster::listed::<Value>(cluster, launchers)
     )?;
     let guests: Vec<&Value> = guests.iter().filter(|it| !is_over(it)).collect();
     let running: BTreeSet<String> = guests.iter().map(|it| named(it)).into_set();
@@ -233,7 +214,7 @@ async fn machines(cluster: &ApiClient) -> Result<Machines, Error> {
         let meta = &pod["metadata"];
         format!("{}/{}", text(&meta["namespace"]), text(&meta["annotations"]["kubevirt.io/domain"]))
     };
-    let left = launchers.items.iter().filter(|it| !is_over(it) && !running.contains(&guest(it)));
+    let left = launchers.iter().filter(|it| !is_over(it) && !running.contains(&guest(it)));
     found.guests.extend(left.map(|it| format!("launcher {}", named(it))));
     Ok(found)
 }
@@ -247,7 +228,7 @@ fn is_loose(guest: &Value) -> bool {
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// The leases as they were seen first with a holder that is Ready.
+/// The leases of kube-vip as they were seen first with a holder that is Ready; one is renewed once its time is another one.
 #[derive(Debug, Default)]
 pub struct Address(Vec<VirtualIp>);
 

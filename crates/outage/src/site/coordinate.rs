@@ -124,7 +124,7 @@ pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
 fn to(site: &SiteRecord, phase: SitePhase) -> Move {
     let mut site = site.clone().into_phase(phase);
     if site.phase == SitePhase::ServersGoing {
-        (site.order, site.leader) = plan(&site);
+        site.order = plan(&site);
         site.order.retain(|name| site.nodes.iter().any(|it| it.node == *name && it.is_server()));
     }
     Move::To(Box::new(site))
@@ -264,9 +264,9 @@ pub fn refused_step(site: &SiteRecord) -> String {
     format!("it is tried again; `kubectl get vm,vmi -A` shows more; or continue without: {}", pass_step(site))
 }
 
-/// All nodes in the order in which they go, and who leads etcd, or empty: first those that have gone, as they went; then
-/// workers, the tie-breaker, servers, and last the one that leads.
-pub fn plan(site: &SiteRecord) -> (Vec<String>, String) {
+/// All nodes in the order in which they go: first those that have gone, as they went; then workers, the tie-breaker,
+/// servers, and last the one that leads etcd.
+pub fn plan(site: &SiteRecord) -> Vec<String> {
     let leader = site.leader_now();
     let mut order: Vec<String> = site.order.iter().filter(|it| !is_waiting(site, it)).cloned().collect();
     let rank = |it: &SiteMember| match it.class {
@@ -278,7 +278,7 @@ pub fn plan(site: &SiteRecord) -> (Vec<String>, String) {
     let mut rest: Vec<&SiteMember> = site.nodes.iter().filter(|it| !order.contains(&it.node)).collect();
     rest.order_by_key(|it| (rank(it), it.node.clone()));
     order.extend(rest.into_iter().map(|it| it.node.clone()));
-    (order, leader)
+    order
 }
 
 /// Whether its turn in a restart has not come.
@@ -288,9 +288,9 @@ fn is_waiting(site: &SiteRecord, node: &str) -> bool {
 
 fn restarting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
     let put = |member: &SiteMember, step| Move::To(Box::new(put(site.clone(), member, step, "")));
-    let (order, leader) = plan(site);
-    if (&order, &leader) != (&site.order, &site.leader) {
-        return Move::To(Box::new(SiteRecord { order, leader, ..site.clone() }));
+    let order = plan(site);
+    if order != site.order {
+        return Move::To(Box::new(SiteRecord { order, ..site.clone() }));
     }
     let is_over = |it: &SiteMember| matches!(site.step(&it.node), Some(NodeStep::Done | NodeStep::Skipped));
     if let Some(member) = site.nodes.iter().find(|it| !is_over(it) && node_of(it, nodes).is_none()) {

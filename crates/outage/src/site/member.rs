@@ -27,14 +27,6 @@ pub struct OwnIdentity {
     pub boot_id: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LeaseReading {
-    /// Nothing: no answer, or one that cannot be used; why.
-    Silent(String),
-    Over,
-    Site(Box<SiteRecord>),
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteFacts {
     /// It is cordoned, by whomever.
@@ -89,14 +81,19 @@ pub struct Next {
     pub say: Option<Ack>,
 }
 
-/// What this node does now.
-pub fn next(own: &OwnIdentity, disk: Option<&SiteOperation>, word: &LeaseReading, facts: &SiteFacts) -> Next {
-    match (word, disk) {
-        (LeaseReading::Over, _) | (LeaseReading::Silent(_), None) => Next::default(),
-        (LeaseReading::Silent(why), Some(disk)) => {
+/// What this node does now, by the operation that is in the Lease, or why it cannot be read or used.
+pub fn next(
+    own: &OwnIdentity,
+    disk: Option<&SiteOperation>,
+    site: Result<&SiteRecord, &str>,
+    facts: &SiteFacts,
+) -> Next {
+    match (site, disk) {
+        (Err(_), None) => Next::default(),
+        (Err(why), Some(disk)) => {
             Next { say: None, ..MemberState { own, facts, disk: disk.clone() }.alone(why) }
         }
-        (LeaseReading::Site(site), disk) => {
+        (Ok(site), disk) => {
             let Some(member) = site.member(&own.node, &own.uid) else { return Next::default() };
             let known = disk.filter(|it| it.id == site.id).cloned();
             let mut disk = known.unwrap_or_else(|| seen(own, member, site));
@@ -138,9 +135,7 @@ impl MemberState<'_> {
 
     /// It stays as it is, says nothing, and waits for this, a sentence or empty.
     fn waits(self, waits: &str) -> Next {
-        let next_step = if waits.is_empty() { "" } else { "zedbox site status" };
-        let (waiting_for, next_step) = (waits.to_owned(), next_step.to_owned());
-        let disk = SiteOperation { go: false, waiting_for, next_step, ..self.disk };
+        let disk = SiteOperation { go: false, waiting_for: waits.to_owned(), ..self.disk };
         Next { disk: Some(disk), ..Next::default() }
     }
 

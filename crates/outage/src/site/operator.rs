@@ -50,15 +50,6 @@ pub fn begin(
     wish: &SiteRecord,
     nodes: &[TurnNode],
 ) -> Result<TurnRecord, OperatorRefusal> {
-    with(record, &begun(record, wish, nodes)?)
-}
-
-/// The operation with which [`begin`] begins.
-pub fn begun(
-    record: &TurnRecord,
-    wish: &SiteRecord,
-    nodes: &[TurnNode],
-) -> Result<SiteRecord, OperatorRefusal> {
     reason(&wish.by)?;
     none_in_progress(record)?;
     let restarts = wish.kind == SiteKind::Restart;
@@ -89,9 +80,9 @@ pub fn begun(
         ..wish.clone()
     };
     if restarts {
-        (site.order, site.leader) = plan(&site);
+        site.order = plan(&site);
     }
-    Ok(site)
+    with(record, &site)
 }
 
 /// The last restart of the site that has ended, if the record still has it.

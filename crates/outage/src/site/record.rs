@@ -156,8 +156,6 @@ pub struct SiteRecord {
     pub nodes: Vec<SiteMember>,
     /// The servers in the order in which they go, from `servers-going` on; of a restart all nodes, from its beginning on.
     pub order: Vec<String>,
-    /// The node that leads etcd, the last of them; empty where none does.
-    pub leader: String,
     /// What this phase waits for, a sentence or empty.
     pub waits: String,
     /// What a person can type about that.

@@ -39,8 +39,6 @@ pub struct SiteOperation {
     pub by: String,
     /// What this node waits for, or empty.
     pub waiting_for: String,
-    /// What a person can do.
-    pub next_step: String,
     /// Of a restart: the newest drain of DrainHistory that was over when this node was ordered to go, or empty; it and those
     /// before it are no failure of the order.
     pub drains_before: String,
@@ -48,4 +46,4 @@ pub struct SiteOperation {
     pub at: GoTime,
 }
 
-topic!(SiteOperation: Persistent, cut by waiting_for next_step);
+topic!(SiteOperation: Persistent, cut by waiting_for);

@@ -128,7 +128,7 @@ fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> PhaseReadings {
 #[cfg(test)]
 mod tests {
     use checks::Finding;
-    use outage::site::operator::begun;
+    use outage::site::operator::{begin, current};
     use outage::site::record::OperatorStatement;
     use outage::turn::record::TurnRecord;
     use outage::turn::rule::TurnNode;
@@ -205,7 +205,7 @@ mod tests {
         let by = OperatorStatement { why: "update".to_owned(), ..OperatorStatement::default() };
         let wish = SiteRecord { kind: SiteKind::Restart, by, findings, ..SiteRecord::default() };
         let node = TurnNode { name: "n1".to_owned(), uid: "u1".to_owned(), ..TurnNode::default() };
-        begun(&TurnRecord::default(), &wish, &[node]).unwrap()
+        current(&begin(&TurnRecord::default(), &wish, &[node]).unwrap()).unwrap().unwrap()
     }
 
     #[test]

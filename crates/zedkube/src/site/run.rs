@@ -14,7 +14,7 @@ use outage::margin;
 use outage::margin::facts::{Data, Readyz};
 use outage::operator::{self as lease, Failed};
 use outage::site::calls::Address;
-use outage::site::member::{self, LeaseReading, Next, OwnIdentity, SiteFacts};
+use outage::site::member::{self, Next, OwnIdentity, SiteFacts};
 use outage::site::record::{Ack, Move, NodeStep, PhaseReadings, SiteMember, SitePhase, SiteRecord};
 use outage::site::{calls as site_calls, coordinate, operator};
 use outage::turn::record::RecordSnapshot;
@@ -122,7 +122,7 @@ impl Sites {
                         let (name, device_uuid) = own_node.known().await;
                         (self.failed, self.stopped) = (false, false);
                         if let Err(why) = self.look(&cluster, &name, &device_uuid).await {
-                            self.alone(&name, why).await;
+                            self.alone(&name, &why).await;
                         }
                     }
                     // Of a cluster that the node has left nothing holds it.
@@ -187,8 +187,7 @@ impl Sites {
             ),
             ..self.facts(member.is_server()).await
         };
-        let word = LeaseReading::Site(Box::new(site.clone()));
-        let next = member::next(&own, self.record.as_ref(), &word, &facts);
+        let next = member::next(&own, self.record.as_ref(), Ok(&site), &facts);
         let (cordon, say) = (next.cordon, next.say.clone());
         // Nothing of this node's own files keeps it from working for all.
         if self.keep(next, Some(&site)) {
@@ -214,14 +213,14 @@ impl Sites {
     }
 
     /// Nothing can be read: what is on disk decides.
-    async fn alone(&mut self, name: &NodeName, why: String) {
+    async fn alone(&mut self, name: &NodeName, why: &str) {
         let Some(record) = self.record.clone() else {
             self.failed = true;
             return;
         };
         let own = self.own(name, String::new());
         let facts = SiteFacts { waited: self.waited(true), ..self.facts(record.server).await };
-        let next = member::next(&own, Some(&record), &LeaseReading::Silent(why), &facts);
+        let next = member::next(&own, Some(&record), Err(why), &facts);
         self.keep(next, None);
     }
 

@@ -8,7 +8,7 @@ use step::Dice;
 use topics::SiteOperation;
 
 use super::super::coordinate::{self, is_gone, stage, works_for_all};
-use super::super::member::{self, GOING_LIMIT, LeaseReading, Reboot, SiteFacts};
+use super::super::member::{self, GOING_LIMIT, Next, Reboot, SiteFacts};
 use super::super::operator::{self, advance, current, hear, last_restart, pass};
 use super::super::record::{MachineAction, MachineSeen, Machines, NodeStep, RunStrategy};
 use super::super::record::{Move, PhaseReadings, ScaledWorkload, SiteKind, SitePhase, SiteRecord};
@@ -166,11 +166,6 @@ impl Site {
         let own = own(machine.name, &format!("b{}", machine.boot));
         let read = machine.read.clone().filter(|_| self.answers());
         let site = read.as_ref().and_then(|record| current(record).unwrap());
-        let word = match (&read, &site) {
-            (None, _) => LeaseReading::Silent("no quorum".to_owned()),
-            (_, None) => LeaseReading::Over,
-            (_, Some(site)) => LeaseReading::Site(Box::new(site.clone())),
-        };
         let members = site.iter().flat_map(|site| site.nodes.iter().map(move |it| (site, it)));
         let gone = members.filter(|(site, it)| is_gone(site, it, &nodes)).map(|(_, it)| it.node.clone());
         let peers = nodes.iter().filter(|it| it.server && it.ready && it.name != own.node).count();
@@ -186,7 +181,12 @@ impl Site {
             reboot: Reboot { commanded, failed: failed.to_owned(), ..Reboot::default() },
             ..SiteFacts::default()
         };
-        let next = member::next(&own, machine.disk.as_ref(), &word, &facts);
+        let disk = machine.disk.as_ref();
+        let next = match (&read, &site) {
+            (None, _) => member::next(&own, disk, Err("no quorum"), &facts),
+            (_, None) => Next::default(),
+            (_, Some(site)) => member::next(&own, disk, Ok(site), &facts),
+        };
         let (restarts, is_silent) = (self.kind == SiteKind::Restart, read.is_none());
         let goes = next.disk.as_ref().is_some_and(|it| it.go);
         let released = next.disk.as_ref().is_none_or(|it| it.released);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::calls::act;
 use super::super::calls::find;
 use super::super::coordinate::next;
-use super::super::operator::{begun, pass};
+use super::super::operator::{begin, pass};
 use super::super::record::{SiteKind, SitePhase, SiteRecord};
 use super::restart::{now, record, said, wish_of_all};
 use crate::site::record::Move;
@@ -50,7 +50,7 @@ impl Place {
         let wish = wish_of_all(SiteKind::Shutdown);
         let nodes: Vec<_> =
             crate::calls::glance(&cluster).await.unwrap().into_iter().map(|(node, _)| node).collect();
-        let mut site = begun(&TurnRecord::default(), &wish, &nodes).unwrap();
+        let mut site = now(&begin(&TurnRecord::default(), &wish, &nodes).unwrap());
         site.phase = SitePhase::Stopping;
         let place = Self { sim, cluster, site };
         place.until_running(guests).await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use topics::SiteOperation;
 
 use super::super::coordinate::{REBUILD_LIMIT, WELL, next, plan};
-use super::super::member::{self, LeaseReading, OwnIdentity, Reboot, SiteFacts};
-use super::super::operator::{begin, begun, cancel, current, hear, last_restart, pass};
+use super::super::member::{self, OwnIdentity, Reboot, SiteFacts};
+use super::super::operator::{begin, cancel, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
 use crate::turn::record::TurnRecord;
@@ -57,11 +57,11 @@ pub(super) fn ack(node: &str, step: NodeStep) -> Ack {
 
 /// A restart in which all nodes wait, and `a` leads etcd.
 fn site() -> SiteRecord {
-    let mut site = begun(&TurnRecord::default(), &wish(), &nodes()).unwrap();
+    let mut site = now(&begin(&TurnRecord::default(), &wish(), &nodes()).unwrap());
     for node in ["a", "b", "t", "w1", "w2"] {
         site.hear(Ack { leads: node == "a", ..ack(node, NodeStep::Seen) });
     }
-    (site.order, site.leader) = plan(&site);
+    site.order = plan(&site);
     site
 }
 
@@ -89,12 +89,12 @@ type Row = (NodeStep, bool, PhaseReadings, Result<(NodeStep, SitePhase), &'stati
 
 #[test]
 fn v3_workers_go_first_then_the_tie_breaker_and_whoever_leads_etcd_now_goes_last() {
-    let begun = begun(&TurnRecord::default(), &wish(), &nodes()).unwrap();
+    let begun = now(&begin(&TurnRecord::default(), &wish(), &nodes()).unwrap());
     assert_eq!(begun.order, ["w1", "w2", "t", "a", "b"], "it can be read before anything begins");
     assert_eq!(begun.phase, SitePhase::Restarting);
     let mut site = site();
     assert_eq!(
-        (site.order.clone(), site.leader.as_str()),
+        (site.order.clone(), &*site.leader_now()),
         (["w1", "w2", "t", "b", "a"].map(String::from).to_vec(), "a")
     );
     for done in ["w1", "w2", "t"] {
@@ -111,7 +111,7 @@ fn v3_workers_go_first_then_the_tie_breaker_and_whoever_leads_etcd_now_goes_last
     let mut site = site;
     site.hear(Ack { leads: true, ..ack("a", NodeStep::Going) });
     site.hear(Ack { leads: false, ..ack("b", NodeStep::Seen) });
-    assert_eq!(plan(&site).0, ["w1", "w2", "t", "a", "b"]);
+    assert_eq!(plan(&site), ["w1", "w2", "t", "a", "b"]);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn v3_no_server_goes_before_each_server_that_is_there_has_said_whether_it_leads(
     let mut nodes = nodes();
     site.hear(ack("a", NodeStep::Seen));
     site.seen.retain(|it| it.node != "b");
-    (site.order, site.leader) = plan(&site);
+    site.order = plan(&site);
     // a is the next by name, and b may lead or not.
     let Move::Wait(waits, _) = next(&site, &nodes, &PhaseReadings::default()) else { panic!() };
     assert!(waits.contains("the next node, a, waits for zedkube on node b"), "{waits}");
@@ -253,8 +253,7 @@ fn v3_after_a_stop_nothing_is_ordered_before_the_cluster_is_well_or_a_person_tak
     };
     let (none, sick) = (Duration::ZERO, "etcd fail: no snapshot");
     let is_ordered = |site: &SiteRecord| {
-        let word = LeaseReading::Site(Box::new(site.clone()));
-        let next = member::next(&own("w1", "b1"), None, &word, &SiteFacts::default());
+        let next = member::next(&own("w1", "b1"), None, Ok(site), &SiteFacts::default());
         assert_eq!(next.say.map(|it| it.step), site.step("w1").cloned());
         next.disk.is_some()
     };
@@ -356,8 +355,7 @@ fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
     ];
     for (step, boot, facts, goes, disk, says) in rows {
         let what = format!("{step:?} in {boot}, {facts:?}");
-        let word = LeaseReading::Site(Box::new(at(step)));
-        let next = member::next(&own(boot), None, &word, facts);
+        let next = member::next(&own(boot), None, Ok(&at(step)), facts);
         assert_eq!((next.say.map(|it| it.step), next.cordon), (Some(says), false), "{what}");
         let found = next.disk.as_ref();
         assert_eq!(found.is_some_and(|it| it.go), goes, "{what}");
@@ -366,27 +364,24 @@ fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
     }
     // Which drains were over before the order is noted with it, and stays.
     let drains = |before: &str| rebooting(Reboot { drains_before: before.to_owned(), ..Reboot::default() });
-    let word = LeaseReading::Site(Box::new(at(NodeStep::Draining)));
-    let ordered = member::next(&own("b1"), None, &word, &drains("one")).disk.unwrap();
-    let later = member::next(&own("b1"), Some(&ordered), &word, &drains("")).disk.unwrap();
+    let draining = at(NodeStep::Draining);
+    let ordered = member::next(&own("b1"), None, Ok(&draining), &drains("one")).disk.unwrap();
+    let later = member::next(&own("b1"), Some(&ordered), Ok(&draining), &drains("")).disk.unwrap();
     assert_eq!((ordered.drains_before.as_str(), later), ("one", ordered.clone()));
     // The API is silent: the drain has its own rule for that. After the boot nothing is ordered.
     let (step, boot_id, released) = ("draining".to_owned(), "b1".to_owned(), true);
     let disk = SiteOperation { step, boot_id, released, ..SiteOperation::default() };
     for (boot, goes) in [("b1", true), ("b2", false)] {
-        let silent = LeaseReading::Silent("refused".to_owned());
-        let next = member::next(&own(boot), Some(&disk), &silent, &plain).disk.unwrap();
+        let next = member::next(&own(boot), Some(&disk), Err("refused"), &plain).disk.unwrap();
         assert_eq!((next.go, next.boot_id.as_str()), (goes, boot));
     }
-    assert_eq!(member::next(&own("b1"), Some(&disk), &LeaseReading::Over, &plain).disk, None, "withdrawn");
 }
 
 #[test]
 fn v3_what_is_said_of_a_step_that_is_over_is_about_the_boot_of_that_step() {
     for (step, expected) in [(NodeStep::Seen, "b2"), (NodeStep::Failed, "b1"), (NodeStep::Done, "b1")] {
-        let word = LeaseReading::Site(Box::new(at(step.clone())));
         let leads = SiteFacts { leads: true, ..SiteFacts::default() };
-        let said = member::next(&own("w1", "b2"), None, &word, &leads).say.unwrap();
+        let said = member::next(&own("w1", "b2"), None, Ok(&at(step.clone())), &leads).say.unwrap();
         assert_eq!((said.step, said.boot_id.as_str(), said.leads), (step, expected, true));
     }
 }

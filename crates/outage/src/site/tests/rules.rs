@@ -6,8 +6,8 @@ use topics::SiteOperation;
 
 use super::super::calls::Finding;
 use super::super::coordinate::{next, works_for_all};
-use super::super::member::{self, GOING_LIMIT, LeaseReading, Next, OwnIdentity, SiteFacts};
-use super::super::operator::{begin, begun, cancel, pass};
+use super::super::member::{self, GOING_LIMIT, Next, OwnIdentity, SiteFacts};
+use super::super::operator::{begin, cancel, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::restart::{node, now, own, record, said, wish_of_all};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
@@ -29,7 +29,7 @@ fn ack(node: &str, step: NodeStep) -> Ack {
 
 /// The operation in this phase, each node at this step.
 fn site(phase: SitePhase, step: &NodeStep) -> SiteRecord {
-    let mut site = begun(&TurnRecord::default(), &wish(), &nodes()).unwrap();
+    let mut site = now(&begin(&TurnRecord::default(), &wish(), &nodes()).unwrap());
     for node in ["a", "b", "t", "w"] {
         site.hear(ack(node, step.clone()));
     }
@@ -185,7 +185,7 @@ fn the_leader_of_etcd_goes_last_and_the_tie_breaker_first() {
     else {
         panic!("it waits")
     };
-    assert_eq!((after.order.join(" "), after.leader.as_str()), ("t b a".to_owned(), "a"));
+    assert_eq!((after.order.join(" "), &*after.leader_now()), ("t b a".to_owned(), "a"));
 }
 
 #[test]
@@ -234,8 +234,7 @@ fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_ord
         ),
         (SiteOperation { released: true, ..local(NodeStep::Booted, true) }, facts(None, long), false),
     ] {
-        let silent = LeaseReading::Silent("no answer".to_owned());
-        let next = member::next(&own("a", "b1"), Some(&local), &silent, &facts);
+        let next = member::next(&own("a", "b1"), Some(&local), Err("no answer"), &facts);
         let disk = next.disk.unwrap();
         assert_eq!(disk.go, goes, "{local:?} {facts:?}");
         assert_eq!(disk.released, local.released, "{local:?}");
@@ -248,8 +247,7 @@ fn a_node_that_is_back_says_so_only_behind_its_clock_and_its_etcd() {
     let own = own("a", "b2");
     let site = site(SitePhase::ServersGoing, &NodeStep::Going);
     let went = SiteOperation { all_ready: true, ..went(&NodeStep::Going) };
-    let word = LeaseReading::Site(Box::new(site));
-    let step = |facts: &SiteFacts| member::next(&own, Some(&went), &word, facts).say.map(|it| it.step);
+    let step = |facts: &SiteFacts| member::next(&own, Some(&went), Ok(&site), facts).say.map(|it| it.step);
     let clock = SiteFacts { clock: "the clock to be set".to_owned(), ..SiteFacts::default() };
     assert_eq!(step(&clock), None);
     assert_eq!(step(&SiteFacts { up: member::CLOCK_LIMIT, ..clock }), Some(NodeStep::Booted));
@@ -257,24 +255,23 @@ fn a_node_that_is_back_says_so_only_behind_its_clock_and_its_etcd() {
     assert_eq!(step(&SiteFacts::default()), Some(NodeStep::Booted));
     // Another cluster's node of that name is none of the site.
     let other = OwnIdentity { uid: "other".to_owned(), ..own };
-    assert_eq!(member::next(&other, None, &word, &SiteFacts::default()), Next::default());
+    assert_eq!(member::next(&other, None, Ok(&site), &SiteFacts::default()), Next::default());
 }
 
 #[test]
 fn a_worker_that_lost_its_power_before_its_order_goes_no_more_and_whoever_is_up_again_is_released() {
-    let told = |phase, step: &NodeStep| LeaseReading::Site(Box::new(site(phase, step)));
     let cordoned = SiteFacts { cordoned: true, ..SiteFacts::default() };
     let worker = SiteOperation { server: false, ..went(&NodeStep::Cordoned) };
-    let going = told(SitePhase::ServersGoing, &NodeStep::Cordoned);
+    let going = site(SitePhase::ServersGoing, &NodeStep::Cordoned);
     for (boot, goes, says) in [("b1", true, NodeStep::Going), ("b2", false, NodeStep::Booted)] {
-        let next = member::next(&own("w", boot), Some(&worker), &going, &cordoned);
+        let next = member::next(&own("w", boot), Some(&worker), Ok(&going), &cordoned);
         assert_eq!((next.disk.unwrap().go, next.say.unwrap().step), (goes, says), "{boot}");
     }
-    let back = told(SitePhase::Uncordoning, &NodeStep::Booted);
+    let back = site(SitePhase::Uncordoning, &NodeStep::Booted);
     for (facts, says) in
         [(cordoned, None), (SiteFacts { open: true, ..SiteFacts::default() }, Some(NodeStep::Open))]
     {
-        let next = member::next(&own("a", "b2"), Some(&went(&NodeStep::Booted)), &back, &facts);
+        let next = member::next(&own("a", "b2"), Some(&went(&NodeStep::Booted)), Ok(&back), &facts);
         let disk = next.disk.unwrap();
         assert_eq!((disk.released, disk.go, next.say.map(|it| it.step)), (true, false, says));
     }

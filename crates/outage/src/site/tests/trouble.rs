@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::super::coordinate::{STAND_IN, WELL, next, stage, works_for_all};
-use super::super::member::{self, LeaseReading, SiteFacts};
-use super::super::operator::{begun, pass, skip};
+use super::super::member::{self, SiteFacts};
+use super::super::operator::{begin, pass, skip};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::restart::{ack, node, nodes, now, own, record, said, wish};
 use crate::site::record::{Move, NODE_LIMIT, PhaseReadings};
@@ -12,7 +12,7 @@ use crate::turn::record::TurnRecord;
 use crate::turn::rule::TurnNode;
 
 fn site(acks: &[Ack]) -> SiteRecord {
-    let mut site = begun(&TurnRecord::default(), &wish(), &nodes()).unwrap();
+    let mut site = now(&begin(&TurnRecord::default(), &wish(), &nodes()).unwrap());
     for it in acks {
         site.hear(it.clone());
     }
@@ -53,8 +53,7 @@ fn v3_no_node_is_ordered_for_a_boot_that_it_has_not_said_or_counts_as_rebooted_b
     assert!(ordered(&settled(site(&all(&NodeStep::Seen)), &nodes(), &PhaseReadings::default())));
     // An order without a boot, of whatever version, is none.
     let foreign = site(&[Ack { boot_id: String::new(), ..ack("w1", NodeStep::Draining) }]);
-    let next =
-        member::next(&own("w1", "b1"), None, &LeaseReading::Site(Box::new(foreign)), &SiteFacts::default());
+    let next = member::next(&own("w1", "b1"), None, Ok(&foreign), &SiteFacts::default());
     assert_eq!(next.say.map(|it| it.step), Some(NodeStep::Seen));
 }
 
@@ -78,7 +77,7 @@ fn v3_another_server_does_what_the_one_that_works_for_all_leaves_undone() {
 #[test]
 fn v3_where_the_only_server_goes_its_limit_ends_all_the_same() {
     let nodes = [node("a"), node("w1")];
-    let mut alone = begun(&TurnRecord::default(), &wish(), &nodes).unwrap();
+    let mut alone = now(&begin(&TurnRecord::default(), &wish(), &nodes).unwrap());
     alone.hear(ack("w1", NodeStep::Done));
     alone.hear(ack("a", NodeStep::Going));
     assert!(works_for_all("a", &alone, &nodes, NODE_LIMIT));
