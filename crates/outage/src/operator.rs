@@ -58,6 +58,13 @@ pub struct TurnView {
     pub away: BTreeMap<String, String>,
 }
 
+impl TurnView {
+    /// The record as it was read.
+    pub fn record(&self) -> TurnRecord {
+        self.held.as_ref().map(|it| it.record.clone()).unwrap_or_default()
+    }
+}
+
 /// Reads all that there is to show.
 /// Errors: [`Failed::NoAnswer`], [`Failed::BadRecord`].
 pub async fn view(cluster: &ApiClient) -> Result<TurnView, Failed> {

@@ -52,7 +52,7 @@ pub(crate) async fn past_turn(
         bail!("this node waits for no turn that another one holds: `zedbox status` shows what it waits for");
     };
     let cluster = shell.cluster(options.kubeconfig.as_deref())?;
-    let record = operator::view(&cluster).await?.held.map(|it| it.record).unwrap_or_default();
+    let record = operator::view(&cluster).await?.record();
     for Holder { node, fence, .. } in record.holders.iter().filter(|it| turn.nodes.contains(&it.node)) {
         let happens = format!(
             "Node {node} holds the turn, and may be down beside this one once it is released: continue only if you know that it \
@@ -175,7 +175,7 @@ struct LockStatusView<'a> {
 
 impl<'a> LockStatusView<'a> {
     fn of(view: &'a TurnView, node: Option<&str>) -> anyhow::Result<Self> {
-        let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
+        let record = view.record();
         let down = rule::down(None, &record, &view.nodes);
         let mut look = Self { view, record, down, about: String::new(), next: "nothing".to_owned() };
         let order = rule::order(&look.record);

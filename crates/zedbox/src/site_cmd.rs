@@ -180,7 +180,7 @@ async fn begin(
         words.join(" ")
     );
     wish.findings = findings;
-    let begun = operator::begin(&record(&view), &wish, &view.nodes)?;
+    let begun = operator::begin(&view.record(), &wish, &view.nodes)?;
     if !dry_run {
         change(shell, cluster, |record| operator::begin(record, &wish, &view.nodes)).await?;
     }
@@ -196,15 +196,10 @@ async fn begin(
     Ok((site, text))
 }
 
-/// The record of turns as it was read.
-fn record(view: &TurnView) -> TurnRecord {
-    view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default()
-}
-
 /// What speaks against an operation now, where none is in progress.
 async fn checked(shell: &Shell, cluster: &ApiClient) -> anyhow::Result<(TurnView, Vec<Finding>)> {
     let view = lease::view(cluster).await?;
-    let record = record(&view);
+    let record = view.record();
     operator::none_in_progress(&record)?;
     let findings = calls::look(cluster, &record, shell.clock.wall().to_timestamp()).await;
     Ok((view, findings))
@@ -243,7 +238,7 @@ async fn follow(shell: &Shell, cluster: &ApiClient, id: &str) -> anyhow::Result<
         match lease::view(cluster).await {
             Err(why) => tell("", format!("waiting for the cluster: {why}")),
             Ok(view) => {
-                let record = record(&view);
+                let record = view.record();
                 let ours = |it: &SiteRecord| it.id == id;
                 let now = operator::current(&record)?.filter(ours);
                 let ended = now.is_none();
@@ -283,7 +278,7 @@ async fn status(shell: &Shell, cluster: &ApiClient) -> anyhow::Result<()> {
             return of_disk(shell, &record, &why.to_string());
         }
     };
-    let record = record(&view);
+    let record = view.record();
     if let Some(site) = operator::current(&record)? {
         return show(shell, &site, false, &view);
     }
@@ -380,12 +375,10 @@ fn part(before: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{before}{text}") }
 }
 
-/// The nodes of an operation; of a restart in the order in which they go.
+/// The nodes of an operation, in the order in which they go as far as that is known.
 fn members(site: &SiteRecord) -> Vec<&SiteMember> {
     let mut all: Vec<&SiteMember> = site.nodes.iter().collect();
-    if site.kind == SiteKind::Restart {
-        all.order_by_key(|it| site.order.iter().position(|name| *name == it.node));
-    }
+    all.order_by_key(|it| site.order.iter().position(|name| *name == it.node));
     all
 }
 

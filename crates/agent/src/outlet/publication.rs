@@ -97,6 +97,61 @@ fn what<T: Topic>(key: &str) -> String {
     format!("{} {key}", T::NAME)
 }
 
+/// One value of an agent that has to be known at its start: whoever acts by it must be found acting after a power cut.
+pub struct KeptRecord<T> {
+    key: &'static str,
+    /// `None` while it cannot be had; each write tries again, and reports that.
+    topic: Option<Publication<T>>,
+    value: Option<T>,
+    tries: Tries,
+}
+
+impl<T: Topic> KeptRecord<T> {
+    /// Publishes the agent's topic, if that can be, with what an earlier run left. Needs a runtime.
+    ///
+    /// Errors: it cannot be read, so it may exist.
+    pub fn open(troubles: &Troubles, key: &'static str) -> Result<Self, Error> {
+        let (topic_root, agent) = (troubles.topic_root(), troubles.agent());
+        let topic = wire::publication::<T>(&topic_root, agent).ok();
+        // A publication has the backup of a damaged record.
+        let value = match &topic {
+            Some(topic) => topic.get(key).cloned(),
+            None => wire::peek(&topic_root, agent, key).map_err(Error::pubsub(T::NAME))?,
+        };
+        Ok(Self { key, topic, value, tries: Tries::new(troubles) })
+    }
+
+    pub fn get(&self) -> Option<&T> {
+        self.value.as_ref()
+    }
+
+    /// Writes it, or removes it; returns whether that is on disk.
+    pub fn put(&mut self, value: Option<&T>) -> bool {
+        let written = self.write(value);
+        let done = self.tries.ended(&what::<T>(self.key), written);
+        if done {
+            self.value = value.cloned();
+        }
+        done
+    }
+
+    fn write(&mut self, value: Option<&T>) -> Result<(), Error> {
+        let topic = match &mut self.topic {
+            Some(topic) => topic,
+            none => none
+                .insert(wire::publication(&self.tries.troubles.topic_root(), self.tries.troubles.agent())?),
+        };
+        match value {
+            Some(value) => wire::publish(topic, self.key, value),
+            None => wire::withdraw(topic, self.key),
+        }
+    }
+
+    pub fn next_try(&self) -> Option<Mono> {
+        self.tries.next_try()
+    }
+}
+
 /// Opens what an agent cannot begin without: its topics and the records of an earlier run. A disk that cannot
 /// be read or written is reported and retried: a restarted agent would meet the same disk, and without its
 /// records it would take them for absent. `None` when `context` says stop meanwhile.

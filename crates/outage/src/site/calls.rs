@@ -246,12 +246,9 @@ impl Address {
         if let Some(found) = network::virtual_ips(&network::renewed(&all, &self.0)).pop() {
             return Ok(Some(found.text));
         }
-        if all.is_empty() {
-            return Ok(None);
-        }
-        let Some(address) = configured(cluster).await? else { return Ok(None) };
-        let connected = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&address)).await;
-        let why = match connected {
+        let address = if all.is_empty() { None } else { configured(cluster).await? };
+        let Some(address) = address else { return Ok(None) };
+        let why = match tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&address)).await {
             Ok(Ok(_)) => return Ok(None),
             Ok(Err(why)) => why.to_string(),
             Err(_elapsed) => format!("no answer within {} s", CONNECT_LIMIT.as_secs()),

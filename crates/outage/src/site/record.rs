@@ -121,19 +121,6 @@ pub struct Ack {
     pub rest: Map<String, Value>,
 }
 
-impl Ack {
-    /// A node at `step`, and nothing else.
-    pub fn of(node: &str, uid: &str, boot_id: &str, step: NodeStep) -> Self {
-        Self {
-            node: node.to_owned(),
-            uid: uid.to_owned(),
-            step,
-            boot_id: boot_id.to_owned(),
-            ..Self::default()
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct OperatorStatement {
     pub who: String,
@@ -324,8 +311,8 @@ pub(super) fn in_turn(site: &SiteRecord) -> Option<(&SiteMember, &Ack)> {
 pub(super) fn put(mut site: SiteRecord, member: &SiteMember, step: NodeStep, waits: &str) -> SiteRecord {
     let known = site.ack(&member.node);
     let (boot_id, leads) = known.map(|it| (it.boot_id.clone(), it.leads)).unwrap_or_default();
-    let waits = waits.to_owned();
-    site.hear(Ack { leads, waits, ..Ack::of(&member.node, &member.uid, &boot_id, step) });
+    let SiteMember { node, uid, .. } = member.clone();
+    site.hear(Ack { node, uid, step, boot_id, leads, waits: waits.to_owned(), ..Ack::default() });
     SiteRecord { waits: String::new(), next: String::new(), ..site }
 }
 

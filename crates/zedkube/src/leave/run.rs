@@ -4,12 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use agent::outlet::Tries;
-use agent::{AgentContext, Error, Tasks, Troubles, publication, wire};
+use agent::outlet::KeptRecord;
+use agent::{AgentContext, Error, Tasks, Troubles};
 use kubeapi::ApiClient;
 use kubenodeop::leave::{Leave, LeaveEnd, LeaveState, leave};
 use kubenodeop::{CordonAnnotation, DrainOrder, RuntimeQuery};
-use pubsub::{Publication, TopicRoot};
+use pubsub::TopicRoot;
 use step::Mono;
 use tokio::sync::watch;
 use topics::{
@@ -18,9 +18,9 @@ use topics::{
 use tracing::{info, warn};
 
 use super::rules::{LeaveFact, LeaveRules};
+use crate::GLOBAL;
 use crate::limits::LEAVE_REACH;
 use crate::limits::Limits;
-use crate::{GLOBAL, NAME};
 use kubeapi::OwnNode;
 use nodestatus::{ClusterMembership, Membership};
 
@@ -31,27 +31,21 @@ type Walked = (LeaveEnd, String);
 pub(crate) struct Leaver {
     context: AgentContext,
     limits: Limits,
-    /// `None` while it cannot be had: then this node counts as what the config says, and no walk begins.
-    topic: Option<Publication<NodeLeave>>,
+    /// While it cannot be written this node counts as what the config says, and no walk begins.
+    record: KeptRecord<NodeLeave>,
     rules: LeaveRules,
     cluster_membership: watch::Sender<ClusterMembership>,
     /// What the drain was told last of it.
     heard: watch::Sender<Option<Membership>>,
-    tries: Tries,
 }
 
 impl Leaver {
     /// Becomes the publisher of the record, if that can be, with what an earlier run left.
     /// Errors: the record cannot be read: whether the node was leaving is not known then.
     pub(crate) fn open(context: &AgentContext, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
-        // What fails here is tried again, and then reported, with the first write.
-        let topic: Option<Publication<NodeLeave>> = publication(&context.topic_root, NAME).ok();
-        // A publication has the backup of a damaged record.
-        let record = match &topic {
-            Some(topic) => topic.get(GLOBAL).cloned(),
-            None => wire::peek(&context.topic_root, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?,
-        };
-        let mut rules = LeaveRules::new(record.unwrap_or_default(), limits, &context.boot_id);
+        let record = KeptRecord::<NodeLeave>::open(troubles, GLOBAL)?;
+        let known = record.get().cloned().unwrap_or_default();
+        let mut rules = LeaveRules::new(known, limits, &context.boot_id);
         rules.clock_set(*context.clock.boots().borrow());
         let now = context.clock.now();
         let cluster_membership = rules.settle(now, rules.wall(now));
@@ -59,11 +53,10 @@ impl Leaver {
         Ok(Self {
             context: context.clone(),
             limits: limits.clone(),
-            topic,
+            record,
             rules,
             cluster_membership,
             heard: watch::Sender::default(),
-            tries: Tries::new(troubles),
         })
     }
 
@@ -103,7 +96,7 @@ impl Leaver {
             self.announce(before);
             // The record first: whoever walks must be found walking after a power cut. All else waits for no disk.
             let written = self.write();
-            let again = self.tries.next_try();
+            let again = self.record.next_try();
             if written || cluster_membership.membership != Membership::Leaving {
                 self.publish_membership(cluster_membership);
                 if !self.rules.walks() {
@@ -200,19 +193,9 @@ impl Leaver {
 
     /// Whether the record is on disk.
     fn write(&mut self) -> bool {
-        let written = self.publish();
-        self.tries.ended("NodeLeave global", written)
-    }
-
-    fn publish(&mut self) -> Result<(), Error> {
-        let topic = match &mut self.topic {
-            Some(topic) => topic,
-            none => none.insert(publication(&self.context.topic_root, NAME)?),
-        };
-        if topic.get(GLOBAL).is_none() && *self.rules.record() == NodeLeave::default() {
-            return Ok(());
-        }
-        wire::publish(topic, GLOBAL, self.rules.record())
+        let record = self.rules.record();
+        let is_one = self.record.get().is_some() || *record != NodeLeave::default();
+        self.record.put(is_one.then_some(record))
     }
 
     /// Logs what a config that reads as one of a node in no cluster leads to.
@@ -274,8 +257,11 @@ async fn ended(walk: &mut Option<Pin<Box<dyn Future<Output = Walked> + Send>>>) 
 
 #[cfg(test)]
 mod tests {
+    use agent::{Clock, publication, wire};
+    use pubsub::Publication;
+
     use super::*;
-    use agent::Clock;
+    use crate::NAME;
 
     #[tokio::test]
     async fn a_damaged_record_is_read_from_its_backup_so_that_a_leave_is_not_forgotten() {

@@ -9,7 +9,7 @@ use agent::{AgentContext, Clock, wire};
 use checks::{Severity, verify};
 use kubeapi::ApiClient;
 use outage::site::member::Reboot;
-use outage::site::record::{NodeStep, PhaseReadings, SiteKind, SiteRecord};
+use outage::site::record::{NodeStep, PhaseReadings, SiteRecord};
 use step::Mono;
 use topics::{
     Blocker, DeviceOp, DeviceOpPending, DrainHistory, DrainRecord, DrainStatus, PendingState, Requester,
@@ -35,9 +35,6 @@ pub(super) fn ordered(
     (own, record): (&str, Option<&SiteOperation>),
     before: &mut String,
 ) -> Reboot {
-    if site.kind != SiteKind::Restart {
-        return Reboot::default();
-    }
     let ordered = record.filter(|it| it.id == site.id && it.step == NodeStep::Draining.text());
     let (root, op) = (&context.topic_root, DeviceOp::Reboot.word());
     let mut read = || {
@@ -81,10 +78,10 @@ fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String
     let mut drains = history.drains.iter().filter(of).filter(over);
     // It is asked for again after a wait: one that was seen too late has failed all the same.
     let again = pending.site == id && pending.attempts > 1;
-    let Some(drain) = (if again { drains.next() } else { drains.find(ours) }) else { return String::new() };
-    if pending.state == PendingState::Commanded {
+    let drain = if again { drains.next() } else { drains.find(ours) };
+    let Some(drain) = drain.filter(|_| pending.state != PendingState::Commanded) else {
         return String::new();
-    }
+    };
     let why = drain.blockers.first().map(Blocker::sentence);
     let why = why.or_else(|| drain.steps.last().map(|it| it.text.clone())).unwrap_or_default();
     cut_text(&format!("its drain failed: {why}"), TEXT_BYTES)
@@ -129,7 +126,7 @@ fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> PhaseReadings {
 mod tests {
     use checks::Finding;
     use outage::site::operator::{begin, current};
-    use outage::site::record::OperatorStatement;
+    use outage::site::record::{OperatorStatement, SiteKind};
     use outage::turn::record::TurnRecord;
     use outage::turn::rule::TurnNode;
     use topics::GoTime;

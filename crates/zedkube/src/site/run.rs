@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use agent::outlet::Tries;
-use agent::{AgentContext, Clock, Error, Troubles, publication, wire};
+use agent::outlet::KeptRecord;
+use agent::{AgentContext, Clock, Error, Troubles};
 use kubeapi::{ApiClient, NodeName, OwnNode};
 use kubenodeop::{CordonAnnotation, node};
 use nodestatus::{ClusterMembership, Membership};
@@ -15,30 +15,27 @@ use outage::margin::facts::{Data, Readyz};
 use outage::operator::{self as lease, Failed};
 use outage::site::calls::Address;
 use outage::site::member::{self, Next, OwnIdentity, SiteFacts};
-use outage::site::record::{Ack, Move, NodeStep, PhaseReadings, SiteMember, SitePhase, SiteRecord};
+use outage::site::record::{Move, NodeStep, PhaseReadings, SiteMember, SitePhase, SiteRecord};
 use outage::site::{calls as site_calls, coordinate, operator};
-use outage::turn::record::RecordSnapshot;
+use outage::turn::record::{Mode, RecordSnapshot};
 use outage::turn::rule::TurnNode;
-use pubsub::Publication;
 use step::Mono;
 use tokio::sync::watch;
 use topics::{CordonOwner, GoTime, SiteOperation};
 use tracing::{info, warn};
 
 use super::restart;
+use crate::GLOBAL;
 use crate::core::SiteHold;
 use crate::limits::Limits;
-use crate::{GLOBAL, NAME};
 
 /// This node in the operation.
 pub(crate) struct Sites {
     context: AgentContext,
     limits: Limits,
-    /// `None` while it cannot be had: then nothing follows from what is read.
-    topic: Option<Publication<SiteOperation>>,
-    record: Option<SiteOperation>,
+    /// While it cannot be written nothing follows from what is read.
+    record: KeptRecord<SiteOperation>,
     hold: watch::Sender<SiteHold>,
-    tries: Tries,
     started: Mono,
     pulses: Pulses,
     /// Since when it could go or the API has been silent; and what of the two.
@@ -46,8 +43,8 @@ pub(crate) struct Sites {
     stage: Option<Stage>,
     /// Of a restart: see [`restart::ordered`].
     drains_before: String,
-    /// The restart has stopped, and nothing is on disk: until the Lease changes, nothing is read again.
-    stopped: bool,
+    /// A restart that has stopped, with nothing on disk: until the Lease has another one, nothing is read again.
+    stopped: Option<Mode>,
     /// The last look failed, and nothing is on disk yet.
     failed: bool,
 }
@@ -68,26 +65,19 @@ impl Sites {
     /// Becomes the publisher of the record, if that can be, with what an earlier run left.
     /// Errors: the record cannot be read: whether an operation holds this node is not known then.
     pub(crate) fn open(context: &AgentContext, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
-        // What fails here is tried again, and then reported, with the first write.
-        let topic: Option<Publication<SiteOperation>> = publication(&context.topic_root, NAME).ok();
-        let record = match &topic {
-            Some(topic) => topic.get(GLOBAL).cloned(),
-            None => wire::peek(&context.topic_root, NAME, GLOBAL).map_err(Error::pubsub("SiteOperation"))?,
-        };
-        let hold = hold(record.as_ref(), &context.boot_id);
+        let record = KeptRecord::open(troubles, GLOBAL)?;
+        let hold = hold(record.get(), &context.boot_id);
         Ok(Self {
             context: context.clone(),
             limits: limits.clone(),
-            topic,
             record,
             hold: watch::Sender::new(hold),
-            tries: Tries::new(troubles),
             started: context.clock.now(),
             pulses: Pulses::default(),
             waits: None,
             stage: None,
             drains_before: String::new(),
-            stopped: false,
+            stopped: None,
             failed: false,
         })
     }
@@ -109,18 +99,19 @@ impl Sites {
         let clock = self.context.clock;
         loop {
             let membership = cluster_membership.borrow_and_update().membership;
-            let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
+            let at_rest = self.record.get().is_none() && !self.failed && membership == Membership::Member;
             let look = async {
-                let begun = |seen: &Option<LeaseRead>| {
-                    calls::record(seen.as_ref()).is_some_and(|it| it.mode.is_some())
+                let stopped = self.stopped.take();
+                let changed = |seen: &Option<LeaseRead>| {
+                    calls::record(seen.as_ref()).and_then(|it| it.mode.as_ref()) != stopped.as_ref()
                 };
-                if at_rest && lease.wait_for(begun).await.is_err() {
+                if at_rest && lease.wait_for(changed).await.is_err() {
                     return std::future::pending().await;
                 }
                 match membership {
                     Membership::Member => {
                         let (name, device_uuid) = own_node.known().await;
-                        (self.failed, self.stopped) = (false, false);
+                        self.failed = false;
                         if let Err(why) = self.look(&cluster, &name, &device_uuid).await {
                             self.alone(&name, &why).await;
                         }
@@ -131,11 +122,8 @@ impl Sites {
                     }
                     Membership::Undecided | Membership::Leaving => {}
                 }
-                if membership != Membership::Member && self.record.is_none() {
+                if membership != Membership::Member && self.record.get().is_none() {
                     return std::future::pending().await;
-                }
-                if self.stopped && !self.failed && lease.changed().await.is_ok() {
-                    return;
                 }
                 clock.sleep_until(Some(clock.now() + self.limits.site_step())).await;
             };
@@ -182,23 +170,40 @@ impl Sites {
             reboot: restart::ordered(
                 &self.context,
                 &site,
-                (&own.node, self.record.as_ref()),
+                (&own.node, self.record.get()),
                 &mut self.drains_before,
             ),
             ..self.facts(member.is_server()).await
         };
-        let next = member::next(&own, self.record.as_ref(), Ok(&site), &facts);
+        let next = member::next(&own, self.record.get(), Ok(&site), &facts);
         let (cordon, say) = (next.cordon, next.say.clone());
         // Nothing of this node's own files keeps it from working for all.
         if self.keep(next, Some(&site)) {
             if cordon {
-                self.cordon(cluster, name, device_uuid, (&held, &site)).await?;
+                let owner = CordonAnnotation {
+                    boot_id: own.boot_id.clone(),
+                    requested_by: 0,
+                    requested_at: site.by.when.clone(),
+                    fence: held.record.fence,
+                    lease_uid: held.uid.clone(),
+                    site: site.id.clone(),
+                };
+                node::cordon(cluster, name, device_uuid, &owner).await.map_err(|it| it.line())?;
             }
-            if let Some(ack) = say {
-                self.say(cluster, &site, ack).await?;
+            if let Some(mut ack) = say {
+                let wall = self.context.clock.wall().to_timestamp();
+                ack.since = wall.to_string();
+                let mut heard = site.clone();
+                heard.hear(ack.clone());
+                if heard != site {
+                    let edit = |record: &_| operator::hear(record, &site, &ack);
+                    lease::change(cluster, wall, edit).await.map_err(|it| it.to_string())?;
+                }
             }
         }
-        self.stopped = site.phase == SitePhase::Stopped && self.record.is_none();
+        if site.phase == SitePhase::Stopped && self.record.get().is_none() {
+            self.stopped.clone_from(&held.record.mode);
+        }
         let of = coordinate::stage(&site, &nodes);
         let stage = match &mut self.stage {
             Some(known) if known.of == of => known,
@@ -214,7 +219,7 @@ impl Sites {
 
     /// Nothing can be read: what is on disk decides.
     async fn alone(&mut self, name: &NodeName, why: &str) {
-        let Some(record) = self.record.clone() else {
+        let Some(record) = self.record.get().cloned() else {
             self.failed = true;
             return;
         };
@@ -232,7 +237,7 @@ impl Sites {
     async fn facts(&self, server: bool) -> SiteFacts {
         let clock = self.context.clock;
         let mut facts = SiteFacts { up: clock.now().since(self.started), ..SiteFacts::default() };
-        let (now, least) = (clock.wall(), self.record.as_ref().map_or(GoTime::ZERO, |it| it.at));
+        let (now, least) = (clock.wall(), self.record.get().map_or(GoTime::ZERO, |it| it.at));
         if now < least {
             let (now, least) = (now.shown(), least.shown());
             facts.clock = format!("its clock to be set: it shows {now}, and was at {least} before");
@@ -259,7 +264,7 @@ impl Sites {
     /// How long it has waited since it could go, or since the API fell silent.
     fn waited(&mut self, silent: bool) -> Duration {
         let now = self.context.clock.now();
-        let all_ready = self.record.as_ref().is_some_and(|it| it.all_ready);
+        let all_ready = self.record.get().is_some_and(|it| it.all_ready);
         let known = self.waits.take().filter(|(of, _)| *of == all_ready);
         if all_ready || silent {
             self.waits = Some(known.unwrap_or((all_ready, now)));
@@ -269,17 +274,16 @@ impl Sites {
 
     /// Writes the record and holds the node to it. Returns whether it is on disk.
     fn keep(&mut self, next: Next, site: Option<&SiteRecord>) -> bool {
-        let mut record = next.disk;
+        let (mut record, before) = (next.disk, self.record.get().cloned());
         // The moment alone is no reason to write.
-        if let Some(changed) = record.as_mut().filter(|it| self.record.as_ref() != Some(*it)) {
+        if let Some(changed) = record.as_mut().filter(|it| before.as_ref() != Some(*it)) {
             changed.at = self.context.clock.wall();
         }
-        let written = self.write(record.as_ref());
-        if !self.tries.ended("SiteOperation global", written) {
+        if !self.record.put(record.as_ref()) {
             self.failed = true;
             return false;
         }
-        let changed = record.as_ref().map(shown) != self.record.as_ref().map(shown);
+        let changed = record.as_ref().map(shown) != before.as_ref().map(shown);
         match &record {
             Some(SiteOperation { id: operation, phase, step, waiting_for: waits, op, .. }) if changed => {
                 info!(operation, phase, step, waits, "whole-site {}", op.word());
@@ -287,58 +291,13 @@ impl Sites {
             None if changed => info!("the whole-site operation is over"),
             Some(_) | None => {}
         }
-        self.record = record;
-        let is_queued = next.say.is_some_and(|it| it.step == NodeStep::Seen) && self.record.is_none();
+        let is_queued = next.say.is_some_and(|it| it.step == NodeStep::Seen) && record.is_none();
         let hold = match site.filter(|_| is_queued) {
             Some(site) => SiteHold::Queued(site.order.join(", then ")),
-            None => hold(self.record.as_ref(), &self.context.boot_id),
+            None => hold(record.as_ref(), &self.context.boot_id),
         };
         self.hold.send_if_modified(|held| step::update(held, hold));
         true
-    }
-
-    fn write(&mut self, record: Option<&SiteOperation>) -> Result<(), Error> {
-        if record == self.record.as_ref() {
-            return Ok(());
-        }
-        let topic = match &mut self.topic {
-            Some(topic) => topic,
-            none => none.insert(publication(&self.context.topic_root, NAME)?),
-        };
-        match record {
-            Some(record) => wire::publish(topic, GLOBAL, record),
-            None => wire::withdraw(topic, GLOBAL),
-        }
-    }
-
-    async fn cordon(
-        &self,
-        cluster: &ApiClient,
-        name: &NodeName,
-        device_uuid: &str,
-        (held, site): (&RecordSnapshot, &SiteRecord),
-    ) -> Result<(), String> {
-        let owner = CordonAnnotation {
-            boot_id: self.context.boot_id.clone(),
-            requested_by: 0,
-            requested_at: site.by.when.clone(),
-            fence: held.record.fence,
-            lease_uid: held.uid.clone(),
-            site: site.id.clone(),
-        };
-        node::cordon(cluster, name, device_uuid, &owner).await.map(drop).map_err(|it| it.line())
-    }
-
-    async fn say(&self, cluster: &ApiClient, site: &SiteRecord, mut ack: Ack) -> Result<(), String> {
-        let wall = self.context.clock.wall().to_timestamp();
-        ack.since = wall.to_string();
-        let mut heard = site.clone();
-        heard.hear(ack.clone());
-        if heard == *site {
-            return Ok(());
-        }
-        let edit = |record: &_| operator::hear(record, site, &ack);
-        lease::change(cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
     }
 }
 

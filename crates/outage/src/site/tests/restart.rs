@@ -52,7 +52,8 @@ pub(super) fn now(record: &TurnRecord) -> SiteRecord {
 }
 
 pub(super) fn ack(node: &str, step: NodeStep) -> Ack {
-    Ack { since: "then".to_owned(), ..Ack::of(node, &format!("uid-{node}"), "b1", step) }
+    let [node, uid, boot_id, since] = [node, &format!("uid-{node}"), "b1", "then"].map(str::to_owned);
+    Ack { node, uid, boot_id, step, since, ..Ack::default() }
 }
 
 /// A restart in which all nodes wait, and `a` leads etcd.

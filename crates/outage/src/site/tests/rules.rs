@@ -24,7 +24,7 @@ fn wish() -> SiteRecord {
 }
 
 fn ack(node: &str, step: NodeStep) -> Ack {
-    Ack { leads: node == "a", ..Ack::of(node, &format!("uid-{node}"), "b1", step) }
+    Ack { leads: node == "a", since: String::new(), ..super::restart::ack(node, step) }
 }
 
 /// The operation in this phase, each node at this step.
