@@ -6,7 +6,6 @@
 //! a crash, and no number of replicas is touched. A patch carries the version that was read, so that nothing of others is
 //! written over. Not here: when (`engine`). Source: the Kubernetes page "Deployments" on `maxSurge` and `maxUnavailable`.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,7 +16,7 @@ use kube::api::{GetParams, Patch};
 use kube::core::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use step::{Inserted as _, LiteMap, named};
+use step::{LiteMap, named};
 
 use crate::calls::pods::facts;
 use crate::calls::{budgets, unhealthy_pods};
@@ -30,14 +29,16 @@ use kubeapi::slim::Pod;
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
 
+/// What is done when the template becomes what it was before.
+const GIVE_UP: &str = "give up the second copy";
 /// The time that reading the nodes may take.
 const READ: Duration = Duration::from_secs(30);
 /// What a Deployment puts on its pods: the end of the name of their replica set.
 const HASH_LABEL: &str = "pod-template-hash";
 /// On a Deployment, what its owner wants: `yes` or `no`.
 const SURGE_ANNOTATION: &str = "pillar-rs/drain-surge";
-/// On a Deployment, as long as a second copy that was asked for is on its way: a [`SurgeRecord`]. Without it nothing is
-/// given up.
+/// On a Deployment that was asked for a second copy in a drain, until that drain is over: a [`SurgeRecord`]. Without it
+/// nothing is given up, and with it nothing is asked for again.
 const RECORD_ANNOTATION: &str = "pillar-rs/drain-surge-record";
 /// On the template of a Deployment: the node, and the replica set of the pods to be replaced, as `n1/web-5f7d`. With it
 /// the template is another one, which is rolled out; it stays when that is done.
@@ -55,16 +56,6 @@ named! {
     }
 }
 
-/// A pod for which a second copy may be wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SurgeOrder {
-    pub pod: PodFacts,
-    /// Its Deployment was asked for one in this drain.
-    pub asked: bool,
-    /// So long was waited for: what was asked for is given up.
-    pub over: Option<Duration>,
-}
-
 /// What becomes of the second copy of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SurgeAnswer {
@@ -72,13 +63,8 @@ pub enum SurgeAnswer {
     NotNeeded,
     /// There is none, for this reason.
     Without(String),
-    /// One is on its way; the controller of the Deployment ends the pod then.
-    UnderWay {
-        /// As `shop/web`.
-        deployment: String,
-        /// This node has asked for it; else the Deployment rolls out by itself.
-        ours: bool,
-    },
+    /// One of this Deployment, as `shop/web`, is on its way; its controller ends the pod then.
+    UnderWay(String),
 }
 
 /// Who has asked a Deployment for a second copy, and what giving it up restores.
@@ -157,16 +143,9 @@ impl DeploymentFacts {
     }
 }
 
-/// What follows for a pod of a Deployment on `node` that is Ready there, and no other one elsewhere; `asked` in this drain
-/// already, and with `claims`. One that is to be under way as ours and of which the Deployment has no record is to be
-/// asked for.
-fn judge(
-    rule: SurgeRule,
-    of: &DeploymentFacts,
-    node: &NodeName,
-    asked: bool,
-    claims: &[String],
-) -> SurgeAnswer {
+/// What follows for a pod of a Deployment on `node`, with `claims`, that is Ready there, and no other one elsewhere. One
+/// that is to be under way, and neither has a record of ours nor rolls out by itself, is to be asked for.
+fn judge(rule: SurgeRule, of: &DeploymentFacts, node: &NodeName, claims: &[String]) -> SurgeAnswer {
     let wanted = match rule {
         SurgeRule::Never => false,
         SurgeRule::Annotated => of.word == "yes",
@@ -176,22 +155,19 @@ fn judge(
         return SurgeAnswer::NotNeeded;
     }
     let named = &of.named;
-    let under_way = |ours| SurgeAnswer::UnderWay { deployment: named.clone(), ours };
     SurgeAnswer::Without(match (of.record_of(node), &of.unfit, claims) {
+        // Once in a drain is enough, whatever came of it.
         (Some(record), ..) if of.from.as_ref() != Some(&record.from()) => {
-            format!("somebody has withdrawn the one that Deployment {named} was asked for")
+            format!("the one that Deployment {named} was asked for in this drain is withdrawn")
         }
-        (Some(_), ..) if of.rolling => return under_way(true),
+        _ if of.rolling => return SurgeAnswer::UnderWay(named.clone()),
         (Some(_), ..) => format!("the new pod of Deployment {named} is on this node, too"),
-        // Once is enough, whatever came of it.
-        (None, ..) if asked => format!("Deployment {named} was asked for one in this drain already"),
-        (None, ..) if of.rolling => return under_way(false),
         // A claim can be bound to one node, and nothing here says that it is shared.
         (None, _, [claim, ..]) => {
             format!("its pods mount a volume (claim {claim}), which may be for one node only")
         }
         (None, Some(why), []) => why.clone(),
-        (None, None, []) => return under_way(true),
+        (None, None, []) => return SurgeAnswer::UnderWay(named.clone()),
     })
 }
 
@@ -231,17 +207,13 @@ fn bounds(rollout: &Value, replicas: u64) -> (u64, u64) {
 }
 
 /// Its pods: those of its replica sets, not all that its selector finds.
-async fn pods_of(cluster: &ApiClient, of: &DeploymentFacts) -> Result<Vec<(Pod, PodFacts)>, Error> {
+async fn pods_of(cluster: &ApiClient, of: &DeploymentFacts) -> Result<Vec<(PodFacts, Pod)>, Error> {
     let Some(chosen) = &of.selector else { return Ok(Vec::new()) };
     let what = format!("pods of Deployment {}", of.named);
     let labels = Some(budgets::selector(chosen).to_string());
     let scope = WatchScope { labels, ..WatchScope::all(what, Pod::url_path(Some(&of.namespace))) };
-    let with_facts = |pod: Pod| {
-        let facts = facts(&pod);
-        (pod, facts)
-    };
-    let all = scope.list_all::<Pod>(cluster).await?.items.into_iter().map(with_facts);
-    Ok(all.filter(|(_, facts)| owns(of, facts)).collect())
+    let all = scope.list_all::<Pod>(cluster).await?.items.into_iter().map(|pod| (facts(&pod), pod));
+    Ok(all.filter(|(facts, _)| owns(of, facts)).collect())
 }
 
 fn owns(of: &DeploymentFacts, pod: &PodFacts) -> bool {
@@ -256,18 +228,27 @@ fn is_ready(pod: &PodFacts) -> bool {
     pod.ready && !pod.finished && !pod.terminating
 }
 
-/// The node on which the pod is Ready.
-fn ready_on<'a>(pod: &'a Pod, facts: &PodFacts) -> Option<&'a str> {
-    Some(node_of(pod)).filter(|node| !node.is_empty() && is_ready(facts))
+/// Those of one Deployment that are Ready on `node`, where none is so on another one; what is on one that is `closed`, and so
+/// is about to leave, too, does not count.
+fn only_here<'a>(
+    pods: impl Iterator<Item = (&'a PodFacts, &'a Pod)>,
+    node: &NodeName,
+    closed: impl Fn(&str) -> bool,
+) -> Vec<&'a PodFacts> {
+    let ready = pods.filter(|it| is_ready(it.0));
+    let (here, away): (Vec<_>, Vec<_>) = ready.partition(|it| node_of(it.1) == node.as_str());
+    let is_only = away.iter().all(|it| closed(node_of(it.1)));
+    here.into_iter().filter(|_| is_only).map(|it| it.0).collect()
 }
 
-/// Asks for a second copy of the pod's Deployment where one is needed, and says how far that is; after the time given up.
+/// Asks for a second copy of the pod's Deployment where one is needed, and says how far that is; given up where so long as
+/// `over` was waited for.
 /// Errors: those of [`ApiClient`]; a version that is not the newest any more is a conflict.
 pub async fn surge(
     cluster: &ApiClient,
     node: &NodeName,
     rule: SurgeRule,
-    SurgeOrder { pod, asked, over }: &SurgeOrder,
+    (pod, over): (&PodFacts, Option<Duration>),
 ) -> Result<SurgeAnswer, Error> {
     let Some((replica_set, name)) = deployment_of(pod) else { return Ok(SurgeAnswer::NotNeeded) };
     let namespace = &pod.pod.namespace;
@@ -277,34 +258,31 @@ pub async fn surge(
         return Ok(SurgeAnswer::NotNeeded);
     };
     let pods = pods_of(cluster, &of).await?;
-    let (here, away): (Vec<_>, Vec<_>) = pods.iter().partition(|(it, _)| node_of(it) == node.as_str());
-    let mut ready: BTreeSet<&str> = away.iter().filter_map(|(it, facts)| ready_on(it, facts)).into_set();
-    if !ready.is_empty() {
-        // What is about to leave, too, does not count.
-        let members = nodes::members(cluster, READ).await?;
-        ready.retain(|node| !members.iter().any(|it| it.name == *node && it.facts.unschedulable));
-    }
-    let is_needed = here.iter().any(|(_, it)| it.pod.uid == pod.pod.uid && is_ready(it));
-    if !ready.is_empty() || !is_needed {
+    let members = nodes::members(cluster, READ).await?;
+    let closed = |node: &str| members.iter().any(|it| it.name == node && it.facts.unschedulable);
+    let only = only_here(pods.iter().map(|it| (&it.0, &it.1)), node, closed);
+    if only.iter().all(|it| it.pod.uid != pod.pod.uid) {
         return Ok(SurgeAnswer::NotNeeded);
     }
-    let answer = judge(rule, &of, node, *asked, &pod.claims);
-    let SurgeAnswer::UnderWay { ours, .. } = answer else { return Ok(answer) };
+    let answer = judge(rule, &of, node, &pod.claims);
+    let SurgeAnswer::UnderWay(named) = &answer else { return Ok(answer) };
     match (over, of.record_of(node)) {
-        (None, None) if ours => {
+        (None, None) if !of.rolling => {
             let (node, replica_set) = (node.to_string(), replica_set.to_owned());
             let record = SurgeRecord { node, replica_set, before: of.from.clone() };
             let from = Some(record.from().into());
             write(cluster, "ask for a second copy", &of, Some(&record), from).await?;
         }
-        (Some(_), Some(record)) => give_up(cluster, &of, record).await?,
+        (Some(_), Some(record)) => {
+            write(cluster, GIVE_UP, &of, Some(record), Some(json!(record.before))).await?;
+        }
         (None, _) | (Some(_), None) => {}
     }
     let Some(over) = over else { return Ok(answer) };
     let now = Timestamp::now();
-    let why = away.into_iter().find_map(|(it, _)| unhealthy_pods::hindrance(it, now));
-    let why = why.map(|it| format!(": {it}")).unwrap_or_default();
-    let (named, secs) = (of.named, over.as_secs());
+    let mut away = pods.iter().filter(|(_, it)| node_of(it) != node.as_str());
+    let why = away.find_map(|(_, it)| unhealthy_pods::hindrance(it, now));
+    let (why, secs) = (why.map(|it| format!(": {it}")).unwrap_or_default(), over.as_secs());
     Ok(SurgeAnswer::Without(format!(
         "Deployment {named} had no Ready pod on another node within {secs} s{why}"
     )))
@@ -323,16 +301,11 @@ pub(crate) async fn foreseen(
     if rule == SurgeRule::Never {
         return Ok(found);
     }
-    let ready = |pod| {
-        let facts = facts(pod);
-        Some((ready_on(pod, &facts)?, facts))
-    };
-    let ready: Vec<(&str, PodFacts)> = pods.iter().filter_map(ready).collect();
+    let all: Vec<(PodFacts, &Pod)> = pods.iter().map(|it| (facts(it), it)).collect();
     for of in deployments(cluster).await? {
-        let (here, away): (Vec<_>, Vec<_>) =
-            ready.iter().filter(|it| owns(&of, &it.1)).partition(|it| it.0 == node.as_str());
-        for (_, pod) in here.into_iter().filter(|_| away.iter().all(|it| closed(it.0))) {
-            if let SurgeAnswer::UnderWay { deployment, .. } = judge(rule, &of, node, false, &pod.claims) {
+        let own = all.iter().filter(|it| owns(&of, &it.0)).map(|it| (&it.0, it.1));
+        for pod in only_here(own, node, &closed) {
+            if let SurgeAnswer::UnderWay(deployment) = judge(rule, &of, node, &pod.claims) {
                 found.insert(pod.pod.uid.clone(), deployment);
             }
         }
@@ -379,7 +352,7 @@ async fn settle_one(
 ) -> Result<bool, Error> {
     let mut is_over = of.from.as_ref() != Some(&record.from());
     if !is_over {
-        let pods: Vec<PodFacts> = pods_of(cluster, of).await?.into_iter().map(|it| it.1).collect();
+        let pods: Vec<PodFacts> = pods_of(cluster, of).await?.into_iter().map(|it| it.0).collect();
         let is_old = |it: &&PodFacts| deployment_of(it).is_some_and(|it| it.0 == record.replica_set);
         let (old, new): (Vec<&PodFacts>, Vec<&PodFacts>) = pods.iter().partition(is_old);
         let ready = new.into_iter().filter(|it| is_ready(it)).count();
@@ -389,14 +362,9 @@ async fn settle_one(
     if is_over {
         found(write(cluster, "remove the record of a second copy", of, None, None).await)?;
     } else if undo {
-        found(give_up(cluster, of, record).await)?;
+        found(write(cluster, GIVE_UP, of, None, Some(json!(record.before))).await)?;
     }
     Ok(!is_over && undo)
-}
-
-/// Its template as it was before, without the record.
-async fn give_up(cluster: &ApiClient, of: &DeploymentFacts, record: &SurgeRecord) -> Result<(), Error> {
-    write(cluster, "give up the second copy", of, None, Some(json!(record.before))).await
 }
 
 /// Writes of a Deployment its record, or removes it, and, where it is given, what [`FROM_ANNOTATION`] is to say.
@@ -444,34 +412,34 @@ mod tests {
         };
         let (never, annotated, all) = (SurgeRule::Never, SurgeRule::Annotated, SurgeRule::All);
         let (bare, data) = (vec![], vec!["data".to_owned()]);
+        let under_way = r#"UnderWay("shop/web")"#;
         let cases = [
             // The rule and the owner's word.
-            (never, word("yes"), false, &bare, "NotNeeded"),
-            (annotated, deployment(), false, &bare, "NotNeeded"),
-            (annotated, word("yes"), false, &bare, "ours: true"),
-            (annotated, word("true"), false, &bare, "NotNeeded"),
-            (all, deployment(), false, &bare, "ours: true"),
-            (all, word("no"), false, &bare, "NotNeeded"),
-            (all, with(&|it| it.replicas = 0), false, &bare, "NotNeeded"),
+            (never, word("yes"), &bare, "NotNeeded"),
+            (annotated, deployment(), &bare, "NotNeeded"),
+            (annotated, word("yes"), &bare, under_way),
+            (annotated, word("true"), &bare, "NotNeeded"),
+            (all, deployment(), &bare, under_way),
+            (all, word("no"), &bare, "NotNeeded"),
+            (all, with(&|it| it.replicas = 0), &bare, "NotNeeded"),
             // Whether it was asked, or something is under way.
-            (all, record("n1", "n1/web-5f7d", true), false, &bare, "ours: true"),
-            (all, record("n2", "n2/web-5f7d", true), false, &bare, "ours: false"),
-            (all, record("n2", "n2/web-5f7d", false), false, &bare, "ours: true"),
-            (all, with(&|it| it.from = Some("n1/web-5f7d".into())), false, &bare, "ours: true"),
+            (all, record("n1", "n1/web-5f7d", true), &bare, under_way),
+            (all, record("n2", "n2/web-5f7d", true), &bare, under_way),
+            (all, record("n2", "n2/web-5f7d", false), &bare, under_way),
+            (all, with(&|it| it.from = Some("n1/web-5f7d".into())), &bare, under_way),
+            (all, with(&|it| (it.rolling, it.unfit) = (true, Some("it is paused".into()))), &bare, under_way),
             // Once in a drain.
-            (all, record("n1", "n1/web-5f7d", false), false, &bare, "is on this node, too"),
-            (all, record("n1", "", true), false, &bare, "somebody has withdrawn"),
-            (all, deployment(), true, &bare, "in this drain already"),
-            (all, record("n1", "n1/web-5f7d", true), true, &bare, "ours: true"),
-            (all, with(&|it| it.rolling = true), false, &bare, "ours: false"),
+            (all, record("n1", "n1/web-5f7d", false), &bare, "is on this node, too"),
+            (all, record("n1", "", true), &bare, "was asked for in this drain is withdrawn"),
+            (all, record("n1", "", false), &bare, "was asked for in this drain is withdrawn"),
             // What speaks against it, by name.
-            (all, deployment(), false, &data, "claim data"),
-            (all, with(&|it| it.unfit = Some("it is paused".into())), false, &bare, "it is paused"),
+            (all, deployment(), &data, "claim data"),
+            (all, with(&|it| it.unfit = Some("it is paused".into())), &bare, "it is paused"),
         ];
         let node = NodeName::parse("n1").unwrap();
-        for (rule, facts, asked, claims, expected) in cases {
-            let verdict = format!("{:?}", judge(rule, &facts, &node, asked, claims));
-            assert!(verdict.contains(expected), "{rule:?} {facts:?} {asked}: {verdict}, not {expected}");
+        for (rule, facts, claims, expected) in cases {
+            let verdict = format!("{:?}", judge(rule, &facts, &node, claims));
+            assert!(verdict.contains(expected), "{rule:?} {facts:?}: {verdict}, not {expected}");
         }
     }
 

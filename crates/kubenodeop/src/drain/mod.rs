@@ -117,8 +117,7 @@ pub async fn drain(
                 }
                 if order.rules.surge != surge::SurgeRule::Never {
                     // What fails is found again once the node is healthy.
-                    let (_, settled) = surge::settle(cluster, &order.node, false).await;
-                    if let Err(error) = settled {
+                    if let (_, Err(error)) = surge::settle(cluster, &order.node, false).await {
                         warn!(node = %order.node, error = error.line(), "records of second copies stay for now");
                     }
                 }
@@ -275,9 +274,9 @@ impl<'a> DrainExecutor<'a> {
                 });
             }
             Effect::Withdraw(pod) => self.withdrawn(&pod, async { Event::Tick }),
-            Effect::Surge(surge) => self.call(async move {
-                let answer = surge::surge(cluster, &order.node, order.rules.surge, &surge).await;
-                Event::Surged { uid: surge.pod.pod.uid, answer: answer.map_err(CallFailure::from) }
+            Effect::Surge { pod, over } => self.call(async move {
+                let answer = surge::surge(cluster, &order.node, order.rules.surge, (&pod, over)).await;
+                Event::Surged { uid: pod.pod.uid, answer: answer.map_err(CallFailure::from) }
             }),
             Effect::Inspect { namespace, budget, selector, shared } => self.call(async move {
                 let found = unhealthy_pods::inspect(cluster, &namespace, &budget, &selector, shared).await;

@@ -14,7 +14,7 @@ use super::storage::StorageNeeds;
 use super::track::{PodIndex, PodState, PodTrack, Returns};
 use super::words::{AttemptRules, CallFailure, Effect, LimitAction, limit, say_gone, say_held, say_left};
 use crate::calls::remove::RemovalCall;
-use crate::calls::surge::{SurgeAnswer, SurgeOrder, SurgeRule, deployment_of};
+use crate::calls::surge::{SurgeAnswer, SurgeRule, deployment_of};
 use crate::calls::volumes::ClaimName;
 use crate::node::cordon::NodeFacts;
 use crate::plan::budget::BudgetFacts;
@@ -57,8 +57,6 @@ pub(super) struct PodTable {
     pub(super) silent: Option<(Mono, String)>,
     /// Answers to the calls, counted.
     pub(super) replies: LiteMap<&'static str, u32>,
-    /// Deployments that were asked for a second copy, as `shop/web`.
-    pub(super) surged: BTreeSet<String>,
     /// Pods that a rule has had deleted.
     pub(super) deleted: Vec<String>,
     /// When the attempt is given up, or the whole drain, and by which limit.
@@ -88,7 +86,6 @@ impl PodTable {
             returns: Returns::new(marks.returns.clone()),
             returns_from: Some(now),
             marks: marks.pods_ms.clone(),
-            surged: marks.surged.clone(),
             pace,
             rules,
             ..Self::default()
@@ -602,8 +599,11 @@ impl PodTable {
     /// Asks this pod to leave. Whether anything has come of it.
     fn ask(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) -> bool {
         let Some(track) = self.book.get(uid) else { return false };
-        if self.wants_copy(now, track) {
-            self.ask_copy(now, uid, effects);
+        if self.wants_copy(track) {
+            let (limit, pod) = (self.rules.surge_limit, track.facts.clone());
+            let over = track.asked.filter(|asked| *asked + limit <= now).map(|_| limit);
+            effects.push(Effect::Surge { pod, over });
+            self.asking(now, uid, RemovalCall::Evict);
             return true;
         }
         let (pod, before) = (track.facts.pod.clone(), track.code());
@@ -628,11 +628,16 @@ impl PodTable {
             return false;
         }
         effects.push(Effect::Ask(way, track.facts.guarded()));
+        self.asking(now, uid, way);
+        true
+    }
+
+    /// Its call is under way. The time of the pod's own limit begins with the first one.
+    fn asking(&mut self, now: Mono, uid: &PodUid, way: RemovalCall) {
         self.book.change(uid, |track| {
             track.asked.get_or_insert(now);
             track.state = PodState::Asking { way, absent: false };
         });
-        true
     }
 
     /// Tells refusals whose numbers are known by now, and looks at what hinders budgets.
@@ -648,8 +653,6 @@ impl PodTable {
 
 /// Between two looks at how far a second copy is. Its controller ends the pod without one.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
-/// Between two looks at whether it is still so, while a budget holds the pod.
-const LOOK_SETTLED: Duration = Duration::from_secs(60);
 /// Giving it up is tried so often before the pod is evicted all the same.
 const GIVE_UPS: u32 = 5;
 const RIGHT: &str = "the role pillar-rs-surge allows it: `zedbox role --with surge | kubectl apply -f -`";
@@ -658,34 +661,14 @@ const RIGHT: &str = "the role pillar-rs-surge allows it: `zedbox role --with sur
 /// given up.
 impl PodTable {
     /// Whether something is to be asked about a second copy before the pod is.
-    fn wants_copy(&self, now: Mono, track: &PodTrack) -> bool {
-        let open = match track.copy {
-            None | Some(SurgeAnswer::UnderWay { .. }) => true,
-            Some(SurgeAnswer::NotNeeded | SurgeAnswer::Without(_)) => {
-                track.is_held_by_budget() && track.looked.is_none_or(|at| at + LOOK_SETTLED <= now)
-            }
-        };
-        open && self.rules.surge != SurgeRule::Never
+    fn wants_copy(&self, track: &PodTrack) -> bool {
+        matches!(track.copy, None | Some(SurgeAnswer::UnderWay(_)))
+            && self.rules.surge != SurgeRule::Never
             && track.delete_reason.is_none()
             && !track.facts.finished
             && deployment_of(&track.facts).is_some()
             // It is about to be deleted whatever is in the way.
             && !(track.over && self.rules.pod.then == LimitAction::GetPast)
-    }
-
-    /// Asks about it. The time of the pod's own limit begins with this call.
-    fn ask_copy(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
-        let (limit, surged) = (self.rules.surge_limit, &self.surged);
-        let order = self.book.change(uid, |track| {
-            let over = track.asked.filter(|asked| *asked + limit <= now).map(|_| limit);
-            track.asked.get_or_insert(now);
-            track.give_ups += u32::from(over.is_some());
-            track.state = PodState::Asking { way: RemovalCall::Evict, absent: false };
-            let pod = track.facts.clone();
-            let name = deployment_of(&pod).map(|(_, name)| format!("{}/{name}", pod.pod.namespace));
-            SurgeOrder { asked: name.is_some_and(|it| surged.contains(&it)), pod, over }
-        });
-        effects.extend(order.map(Effect::Surge));
     }
 
     pub(super) fn copy_answered(
@@ -698,41 +681,29 @@ impl PodTable {
         let Some(track) = self.book.get(uid) else { return };
         let PodState::Asking { absent, .. } = track.state else { return };
         let pod = track.facts.pod.clone();
-        if let Ok(SurgeAnswer::UnderWay { deployment, ours: true }) = &answer {
-            self.surged.insert(deployment.clone());
-        }
         self.turn += 1;
         let (turn, limit, pace) = (self.turn, self.rules.surge_limit, &mut self.pace);
         let without = self.book.change(uid, |track| {
-            (track.turn, track.looked) = (turn, Some(now));
+            track.turn = turn;
             if !track.freed(now, absent) {
                 return None;
             }
-            let copy = match answer {
+            let is_last = track.tries + 1 >= GIVE_UPS && track.asked.is_some_and(|at| at + limit <= now);
+            let copy = match answer.map_err(|it| (it.reply.class(), it)) {
                 Ok(answer) => answer,
-                Err(CallFailure { reply, .. })
-                    if track.give_ups < GIVE_UPS
-                        && matches!(
-                            reply.class(),
-                            ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient
-                        ) =>
-                {
+                Err((ReplyClass::Done, _)) => SurgeAnswer::NotNeeded,
+                Err((ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient, it)) if !is_last => {
                     track.told = true;
-                    track.answered(now, pace, reply);
+                    track.answered(now, pace, it.reply);
                     return None;
                 }
-                Err(failure) if failure.reply.class() == ReplyClass::Done => SurgeAnswer::NotNeeded,
-                Err(failure) => SurgeAnswer::Without(why_failed(track, &failure)),
+                Err((_, it)) => SurgeAnswer::Without(why_failed(track, &it)),
             };
-            if let SurgeAnswer::UnderWay { .. } = copy {
-                let (until, again) = (track.asked.unwrap_or(now) + limit, now + LOOK_AGAIN);
-                let due = if until > now { until.min(again) } else { again };
+            if let SurgeAnswer::UnderWay(_) = copy {
+                let due = (track.asked.unwrap_or(now) + limit).min(now + LOOK_AGAIN);
                 track.state = PodState::Waiting { due, not_before: now };
             }
-            let before = track.copy.replace(copy.clone());
-            if matches!(before, None | Some(SurgeAnswer::UnderWay { .. })) {
-                (track.refusal, track.tries) = (None, 0);
-            }
+            (track.copy, track.refusal, track.tries) = (Some(copy.clone()), None, 0);
             if let SurgeAnswer::Without(why) = copy { Some(why) } else { None }
         });
         if absent {
@@ -749,7 +720,7 @@ impl PodTable {
 fn why_failed(track: &PodTrack, failure: &CallFailure) -> String {
     let by_role = matches!(failure.reply, Reply::Permanent { by: RefusedBy::Role, .. });
     let next = if by_role { RIGHT } else { &failure.next_step };
-    let is_asked = matches!(track.copy, Some(SurgeAnswer::UnderWay { .. }));
+    let is_asked = matches!(track.copy, Some(SurgeAnswer::UnderWay(_)));
     let stays = "; what was asked for is withdrawn once the node is schedulable again";
     format!("{}; {next}{}", failure.text, if is_asked { stays } else { "" })
 }

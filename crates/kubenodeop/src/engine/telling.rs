@@ -143,7 +143,6 @@ impl PodTable {
             pods_ms: self.marked(now).map(|(asked, uid)| (uid.to_string(), asked.as_ms())).into_map(),
             returns: self.returns.marks(),
             claims: self.book.all_claims(),
-            surged: self.surged.clone(),
             ..DrainMarks::default()
         }
     }
@@ -169,7 +168,7 @@ impl PodTable {
                 return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
             }
             (PodState::Waiting { .. } | PodState::Asking { .. }, _)
-                if let Some(SurgeAnswer::UnderWay { deployment, .. }) = &track.copy =>
+                if let Some(SurgeAnswer::UnderWay(deployment)) = &track.copy =>
             {
                 let secs = self.rules.surge_limit.as_secs();
                 let reason = format!(

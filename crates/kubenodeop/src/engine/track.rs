@@ -44,10 +44,6 @@ pub(super) struct PodTrack {
     pub(super) direct: bool,
     /// What was said last of a second copy elsewhere.
     pub(super) copy: Option<SurgeAnswer>,
-    /// When that was looked at last.
-    pub(super) looked: Option<Mono>,
-    /// How often giving it up was tried.
-    pub(super) give_ups: u32,
     /// More than one budget guards it and one has no room: it is not asked until a budget changes.
     pub(super) on_hold: bool,
     /// It is not asked any more, as its workload comes back again and again.
@@ -119,8 +115,6 @@ impl PodTrack {
             delete_reason: None,
             direct: false,
             copy: None,
-            looked: None,
-            give_ups: 0,
             on_hold: false,
             sticky: false,
             kept: None,

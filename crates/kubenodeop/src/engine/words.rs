@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::calls::remove::RemovalCall;
-use crate::calls::surge::{SurgeAnswer, SurgeOrder, SurgeRule};
+use crate::calls::surge::{SurgeAnswer, SurgeRule};
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::WatchedBlockers;
 use crate::machines::kubevirt::MachineChange;
@@ -200,7 +200,11 @@ pub enum Effect {
     },
     /// Ask for a second copy of the Deployment of this pod, look how far that is, or give it up; answer with
     /// [`Event::Surged`].
-    Surge(SurgeOrder),
+    Surge {
+        pod: PodFacts,
+        /// So long was waited for: what was asked for is given up.
+        over: Option<Duration>,
+    },
     /// Ask this pod to leave by this call.
     Ask(RemovalCall, GuardedPod),
     /// Take a [`RemovalCall::Request`] back: the pod is not to leave for now.

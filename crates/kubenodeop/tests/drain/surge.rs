@@ -201,6 +201,27 @@ async fn d20_without_room_elsewhere_the_copy_is_given_up_after_its_limit_and_not
 }
 
 #[tokio::test(start_paused = true)]
+async fn d20_after_it_was_given_up_no_later_attempt_of_the_drain_asks_for_it_again() {
+    let (sim, cluster) = solo(true, |_| {}).await;
+    open(&sim, false);
+    let mut attempt = Attempt::by(&cluster, rules());
+    attempt.until(|it| it.blockers.iter().any(|it| it.code == BlockCode::Surge)).await;
+    attempt.until(|it| it.blockers.iter().any(|it| it.code == BlockCode::BudgetStuck)).await;
+    assert_eq!((asked(&sim), from(&sim), &record(&sim)["node"]), (2, Value::Null, &json!("n1")));
+    drop(attempt);
+    // There would be room by now.
+    open(&sim, true);
+    let mut attempt = Attempt::by(&cluster, rules());
+    attempt.until(|it| it.blockers.iter().any(|it| it.code == BlockCode::BudgetStuck)).await;
+    attempt.pass(LIMIT).await;
+    assert_eq!((asked(&sim), from(&sim)), (2, Value::Null));
+    drop(attempt);
+    // The drain is withdrawn: the next one may ask.
+    assert_eq!(given_up(&cluster, "n1").await, [""; 0]);
+    assert_eq!(record(&sim), Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
 async fn d20_a_copy_that_is_not_ready_in_time_is_given_up_too() {
     let sick = |it: &mut Value| {
         it["spec"]["template"]["metadata"]["annotations"]["kubesim/never-ready"] = "yes".into();
@@ -368,7 +389,7 @@ async fn d20_one_that_somebody_withdraws_is_not_asked_for_again() {
         it["spec"]["template"]["metadata"]["annotations"] = json!({});
     });
     let (left, _) = ended(&sim, attempt).await;
-    assert!(left[0].contains("somebody has withdrawn"), "{left:?}");
+    assert!(left[0].contains("asked for in this drain is withdrawn"), "{left:?}");
     assert_eq!((asked(&sim), record(&sim)), (2, Value::Null), "asked once, and the record removed");
 }
 

@@ -93,10 +93,6 @@ pub struct DrainMarks {
     pub claims: BTreeSet<String>,
     /// Claims beyond those: a restart does not wait for their volumes.
     pub claims_omitted: u32,
-    /// Deployments that were asked for a second copy, as `shop/web`, also in an earlier attempt. Not on disk: after a restart
-    /// their own records say so.
-    #[serde(skip)]
-    pub surged: BTreeSet<String>,
 }
 
 impl DrainMarks {

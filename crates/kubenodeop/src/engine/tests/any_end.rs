@@ -113,7 +113,7 @@ struct World {
     /// Answered looks: when asked, when answered, whether they saw an empty and cordoned node.
     proofs: Vec<(Mono, Mono, bool)>,
     calls: VecDeque<(PodRef, bool)>,
-    surging: BTreeMap<PodUid, SurgeOrder>,
+    surging: BTreeMap<PodUid, Option<Duration>>,
     accepted: BTreeSet<PodUid>,
     budgets: (i32, i32),
     heard: Option<(i32, i32)>,
@@ -184,9 +184,8 @@ impl World {
                     assert!(self.look.replace((turn, None)).is_none(), "one look at a time");
                     self.look_asked = self.now;
                 }
-                Effect::Surge(order) => {
-                    let pod = order.pod.pod.clone();
-                    self.surging.insert(pod.uid.clone(), order);
+                Effect::Surge { pod: PodFacts { pod, .. }, over } => {
+                    self.surging.insert(pod.uid.clone(), over);
                     self.asked(pod, false);
                 }
                 Effect::Ask(RemovalCall::Remove, GuardedPod { pod, .. }) => {
@@ -339,10 +338,10 @@ impl World {
 
     fn answer(&mut self, reply: Option<Reply>) {
         let Some((pod, removal)) = self.calls.pop_front() else { return };
-        if let Some(order) = self.surging.remove(&pod.uid) {
+        if let Some(over) = self.surging.remove(&pod.uid) {
             // What was asked for is given up once its time is over.
             let reply = reply.unwrap_or_else(transient);
-            let answer = match (&reply, order.over) {
+            let answer = match (&reply, over) {
                 (Reply::Budget { .. } | Reply::Done, None) => Ok(under_way()),
                 (Reply::Budget { .. } | Reply::Done, Some(_)) => {
                     Ok(SurgeAnswer::Without("no room".to_owned()))

@@ -26,7 +26,7 @@ use super::{
     LimitAction,
 };
 use crate::calls::remove::RemovalCall;
-use crate::calls::surge::{SurgeAnswer, SurgeOrder};
+use crate::calls::surge::SurgeAnswer;
 use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::machines::rules::DrainIdentity;
@@ -109,7 +109,7 @@ struct Bench {
     removals: Vec<(Mono, PodRef)>,
     requests: Vec<(Mono, PodRef)>,
     withdrawals: Vec<(Mono, PodRef)>,
-    surges: Vec<(Mono, SurgeOrder)>,
+    surges: Vec<(PodFacts, Option<Duration>)>,
     deletions: Vec<(Mono, PodRef)>,
     inspections: Vec<(Mono, String)>,
     volumes: Vec<BTreeSet<ClaimName>>,
@@ -163,9 +163,9 @@ impl Bench {
                     calls.push((self.now, pod));
                 }
                 Effect::Withdraw(pod) => self.withdrawals.push((self.now, pod)),
-                Effect::Surge(order) => {
-                    self.flies(&order.pod.pod);
-                    self.surges.push((self.now, order));
+                Effect::Surge { pod, over } => {
+                    self.flies(&pod.pod);
+                    self.surges.push((pod, over));
                 }
                 Effect::Cordon => self.cordons.push(self.now),
                 Effect::FollowBudgets(namespace) => self.follows.push(namespace),

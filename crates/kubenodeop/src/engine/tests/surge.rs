@@ -21,13 +21,13 @@ fn answer(bench: &mut Bench, name: &str, answer: SurgeAnswer) {
 }
 
 pub(super) fn under_way() -> SurgeAnswer {
-    SurgeAnswer::UnderWay { deployment: "shop/web".into(), ours: true }
+    SurgeAnswer::UnderWay("shop/web".into())
 }
 
 /// Passes time; every look finds the copy under way, until one gives it up.
 fn wait_for(bench: &mut Bench, time: Duration) {
     bench.answer_for(time, |bench| {
-        let asked = bench.surges.last().is_some_and(|it| it.1.over.is_none()) && bench.deletions.is_empty();
+        let asked = bench.surges.last().is_some_and(|it| it.1.is_none()) && bench.deletions.is_empty();
         if asked && bench.is_asked("a") {
             answer(bench, "a", under_way());
         }
@@ -39,8 +39,7 @@ fn d20_a_pod_is_not_evicted_while_its_second_copy_is_made_and_leaves_without_an_
     let other = PodFacts { workload: "StatefulSet/db".into(), ..pod("b") };
     let mut bench = Bench::by(vec![copy("a"), other], rules());
     assert_eq!((bench.evicted_names(), bench.surges.len()), (vec!["b"], 1), "no replica set, no copy");
-    let order = bench.surges[0].1.clone();
-    assert_eq!((order.pod, order.over), (copy("a"), None));
+    assert_eq!(bench.surges[0], (copy("a"), None));
     answer(&mut bench, "a", under_way());
     let blocker = bench.blockers().remove(0);
     assert_eq!(blocker.code, BlockCode::Surge);
@@ -99,29 +98,6 @@ fn d20_without_a_second_copy_the_pod_is_evicted_like_others_and_named_once_it_ha
 }
 
 #[test]
-fn d20_while_a_budget_holds_the_eviction_a_copy_that_comes_later_counts() {
-    let mut bench = Bench::by(vec![copy("a")], rules());
-    answer(&mut bench, "a", SurgeAnswer::Without("no room".into()));
-    let until = bench.now + secs(200);
-    while bench.now < until {
-        if bench.is_asked("a") {
-            if bench.surges.len() > 1 && bench.evictions.last().unwrap().0 < bench.surges.last().unwrap().0 {
-                answer(&mut bench, "a", SurgeAnswer::NotNeeded);
-            } else {
-                bench.reply("a", budget_reply());
-            }
-        }
-        bench.pass(Duration::from_millis(500));
-    }
-    assert!((3..=5).contains(&bench.surges.len()), "once a minute: {}", bench.surges.len());
-    while !bench.is_asked("a") {
-        bench.pass(Duration::from_millis(500));
-    }
-    bench.leave("a");
-    assert_eq!(bench.progress().left, [""; 0]);
-}
-
-#[test]
 fn d20_trouble_with_the_api_is_named_and_got_over_by_calls_that_grow_rarer() {
     let mut bench = Bench::by(vec![copy("a")], rules());
     let until = bench.now + secs(LIMIT - 1);
@@ -154,19 +130,6 @@ fn d20_giving_up_is_tried_again_before_the_eviction_and_what_stays_is_named() {
 }
 
 #[test]
-fn d20_whether_it_was_asked_for_is_known_to_the_next_attempt() {
-    let mut bench = Bench::by(vec![copy("a")], rules());
-    assert!(!bench.surges[0].1.asked);
-    answer(&mut bench, "a", SurgeAnswer::UnderWay { deployment: "shop/other".into(), ours: false });
-    assert_eq!(bench.progress().marks.surged.len(), 0, "that was somebody else");
-    bench.pass(secs(15));
-    answer(&mut bench, "a", under_way());
-    let marks = DrainMarks { surged: bench.progress().marks.surged, ..DrainMarks::default() };
-    let bench = Bench::on_from(vec![copy("a")], rules(), &marks);
-    assert!(bench.surges[0].1.asked);
-}
-
-#[test]
 fn d20_the_time_used_is_kept_over_a_restart_and_a_limit_that_deletes_does_not_wait() {
     let at = |secs| Mono::from_start(Duration::from_secs(secs));
     // The bench's clock starts at 1000 s.
@@ -175,7 +138,7 @@ fn d20_the_time_used_is_kept_over_a_restart_and_a_limit_that_deletes_does_not_wa
         ..DrainMarks::default()
     };
     let bench = Bench::on_from(vec![copy("a")], rules(), &marks);
-    assert_eq!(bench.surges[0].1.over, Some(secs(LIMIT)), "nothing is asked for anew");
+    assert_eq!(bench.surges[0].1, Some(secs(LIMIT)), "nothing is asked for anew");
 
     let pod_limit = Limit { after: Some(secs(60)), then: LimitAction::GetPast };
     let mut bench = Bench::by(vec![copy("a")], AttemptRules { pod: pod_limit, ..rules() });
@@ -183,25 +146,4 @@ fn d20_the_time_used_is_kept_over_a_restart_and_a_limit_that_deletes_does_not_wa
     assert_eq!(bench.deletions.len(), 0);
     wait_for(&mut bench, secs(20));
     assert_eq!((bench.deletions.len(), bench.evicted_names()), (1, vec![]));
-}
-
-#[test]
-fn d20_a_look_that_fails_while_two_budgets_shut_holds_the_pod_no_longer_than_they_do() {
-    let both = |room: i32| all_budgets(&["one", "other"].map(|it| budget(it, room, 2 + room, 2, 3)));
-    let mut bench = Bench::by(vec![copy("a")], rules());
-    answer(&mut bench, "a", SurgeAnswer::NotNeeded);
-    bench.reply("a", many_budgets());
-    bench.hear(both(1));
-    while bench.surges.len() < 2 {
-        if bench.is_asked("a") {
-            bench.reply("a", many_budgets());
-        }
-        bench.pass(secs(1));
-    }
-    bench.hear(both(0));
-    bench.hear(Event::Surged { uid: pod("a").pod.uid, answer: Err(failure(transient())) });
-    bench.hear(both(1));
-    let before = bench.surges.len() + bench.removals.len();
-    bench.pass(secs(60));
-    assert!(bench.surges.len() + bench.removals.len() > before, "it is asked about again");
 }

@@ -142,7 +142,7 @@ impl Bench {
                 Effect::End(end) => self.end = Some(end.map(drop).map_err(|it| it.reason)),
                 Effect::Say(_) | Effect::FollowMachines(_) => {}
                 Effect::Cordon
-                | Effect::Surge(_)
+                | Effect::Surge { .. }
                 | Effect::Ask(..)
                 | Effect::Withdraw(_)
                 | Effect::FollowBudgets(_)

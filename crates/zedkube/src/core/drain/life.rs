@@ -689,6 +689,6 @@ impl Drain {
 /// What an attempt takes over from the one before it: what was learned and is still owed, and since when the drain runs,
 /// not since when its own limits ran.
 pub(super) fn learned(last: &DrainMarks) -> DrainMarks {
-    let DrainMarks { drain_ms, returns, claims, surged, .. } = last.clone();
-    DrainMarks { drain_ms, returns, claims, surged, ..DrainMarks::default() }
+    let DrainMarks { drain_ms, returns, claims, .. } = last.clone();
+    DrainMarks { drain_ms, returns, claims, ..DrainMarks::default() }
 }
