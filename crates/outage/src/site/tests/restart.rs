@@ -53,7 +53,7 @@ pub(super) fn now(record: &TurnRecord) -> SiteRecord {
 
 pub(super) fn ack(node: &str, step: NodeStep) -> Ack {
     let [node, uid, boot_id, since] = [node, &format!("uid-{node}"), "b1", "then"].map(str::to_owned);
-    Ack { node, uid, boot_id, step, since, ..Ack::default() }
+    Ack { node, uid, step, boot_id, since, ..Ack::default() }
 }
 
 /// A restart in which all nodes wait, and `a` leads etcd.
