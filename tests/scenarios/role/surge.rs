@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubeapi::NodeName;
 use kubenodeop::SurgeRule;
-use kubenodeop::calls::surge::{self, SurgeAnswer, SurgeOrder};
+use kubenodeop::calls::surge::{self, SurgeAnswer};
 use kubenodeop::pods;
 use scenarios::World;
 
@@ -29,11 +29,10 @@ async fn s1_a_second_copy_asks_for_what_its_own_role_grants_and_nothing_else() {
     let all = pods::list(&cluster, &node).await.unwrap();
     let facts = all.into_iter().find(|it| it.pod.name.starts_with("solo-")).unwrap();
     let before = world.cluster.asked_by_agents().len();
-    let order = |over| SurgeOrder { pod: facts.clone(), asked: false, over };
-    let answer = surge::surge(&cluster, &node, SurgeRule::All, &order(None)).await.unwrap();
-    assert_eq!(answer, SurgeAnswer::UnderWay { deployment: "shop/solo".to_owned(), ours: true });
-    let over = order(Some(Duration::from_secs(1)));
-    let answer = surge::surge(&cluster, &node, SurgeRule::All, &over).await.unwrap();
+    let answer = surge::surge(&cluster, &node, SurgeRule::All, (&facts, None)).await.unwrap();
+    assert_eq!(answer, SurgeAnswer::UnderWay("shop/solo".to_owned()));
+    let over = Some(Duration::from_secs(1));
+    let answer = surge::surge(&cluster, &node, SurgeRule::All, (&facts, over)).await.unwrap();
     assert!(matches!(answer, SurgeAnswer::Without(_)), "{answer:?}");
     surge::settle(&cluster, &node, true).await.1.unwrap();
     granted_and_used(&["pillar-rs-surge"], &world.cluster.asked_by_agents()[before..]);

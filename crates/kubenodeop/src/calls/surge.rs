@@ -258,7 +258,8 @@ pub async fn surge(
         return Ok(SurgeAnswer::NotNeeded);
     };
     let pods = pods_of(cluster, &of).await?;
-    let members = nodes::members(cluster, READ).await?;
+    let is_other = pods.iter().any(|(facts, it)| is_ready(facts) && node_of(it) != node.as_str());
+    let members = if is_other { nodes::members(cluster, READ).await? } else { Vec::new() };
     let closed = |node: &str| members.iter().any(|it| it.name == node && it.facts.unschedulable);
     let only = only_here(pods.iter().map(|it| (&it.0, &it.1)), node, closed);
     if only.iter().all(|it| it.pod.uid != pod.pod.uid) {
