@@ -307,12 +307,11 @@ pub(super) fn in_turn(site: &SiteRecord) -> Option<(&SiteMember, &Ack)> {
 }
 
 /// The record of a restart with this node at `step`, and what it waits for. Since when, the writer adds:
-/// [`SiteRecord::stamp`].
+/// [`SiteRecord::stamp`]; whether it leads etcd, it says itself.
 pub(super) fn put(mut site: SiteRecord, member: &SiteMember, step: NodeStep, waits: &str) -> SiteRecord {
-    let known = site.ack(&member.node);
-    let (boot_id, leads) = known.map(|it| (it.boot_id.clone(), it.leads)).unwrap_or_default();
+    let boot_id = site.ack(&member.node).map(|it| it.boot_id.clone()).unwrap_or_default();
     let SiteMember { node, uid, .. } = member.clone();
-    site.hear(Ack { node, uid, step, boot_id, leads, waits: waits.to_owned(), ..Ack::default() });
+    site.hear(Ack { node, uid, step, boot_id, waits: waits.to_owned(), ..Ack::default() });
     SiteRecord { waits: String::new(), next: String::new(), ..site }
 }
 

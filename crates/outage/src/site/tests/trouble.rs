@@ -98,6 +98,7 @@ fn v3_a_person_skips_a_node_that_is_dead_with_name_and_reason() {
     let mut after = now(&skip(&record(&stopped), "w1", &said()).unwrap());
     assert_eq!((after.step("w1"), &after.phase), (Some(&NodeStep::Skipped), &SitePhase::Checking));
     let by = |it: &OperatorStatement| format!("{} by {}: {}", it.phase, it.who, it.why);
+    assert!(after.seen.iter().all(|it| it.step != NodeStep::Seen), "boots and leaders are asked again");
     assert_eq!(after.passed.iter().map(by).collect::<Vec<_>>(), ["node w1 by operator: update"]);
     for it in ["a", "b", "t", "w2"] {
         after.hear(ack(it, NodeStep::Seen));
