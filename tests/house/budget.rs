@@ -15,11 +15,11 @@ const DEVELOPMENT: [&str; 9] = [
     "crates/nodestatus/src/server/trial",
 ];
 /// With 2,152 for a node that dies, where 2,000 were meant, and 1,347 of 1,500 for the words of newer Kubernetes.
-const DEVICE_LINES: usize = 88_551;
+const DEVICE_LINES: usize = 88_379;
 /// What builds, shows or tries it; benches too, 2,142 lines, which counted as device before.
 const DEVELOPMENT_LINES: usize = 14_126;
 /// Tests, those beside the code included.
-const TEST_LINES: usize = 100_488;
+const TEST_LINES: usize = 100_430;
 /// A number that is this much below its limit lowers the limit.
 const SLACK_LINES: usize = 400;
 
