@@ -11,7 +11,7 @@ use std::path::Path;
 
 use scenarios::{Agent, Course, Crash, Story, within};
 
-const KILLS: usize = 3;
+const KILLS: usize = 6;
 /// Files with an operation's steps.
 const STEPS: [&str; 5] = [
     "DeviceOpPending/reboot.json",
