@@ -26,8 +26,7 @@ mod troubles;
 
 pub(crate) use effects::Effects;
 pub use effects::Hands;
-pub use publication::started;
-pub use publication::{KeptRecord, Outlet, Tries};
+pub use publication::{KeptRecord, Outlet, Tries, started};
 pub use queue::Weight;
 pub use troubles::{Troubles, full_disk, next_step_of_io};
 

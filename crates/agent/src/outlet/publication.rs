@@ -138,6 +138,7 @@ impl<T: Topic> KeptRecord<T> {
     fn write(&mut self, value: Option<&T>) -> Result<(), Error> {
         let topic = match &mut self.topic {
             Some(topic) => topic,
+            None if value.is_none() && self.value.is_none() => return Ok(()),
             none => none
                 .insert(wire::publication(&self.tries.troubles.topic_root(), self.tries.troubles.agent())?),
         };
