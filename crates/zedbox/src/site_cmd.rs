@@ -272,9 +272,7 @@ async fn status(shell: &Shell, cluster: &ApiClient) -> anyhow::Result<()> {
     let view = match lease::view(cluster).await {
         Ok(view) => view,
         Err(why) => {
-            let Some(record) = own? else {
-                return Err(why.into());
-            };
+            let Some(record) = own? else { return Err(why.into()) };
             return of_disk(shell, &record, &why.to_string());
         }
     };

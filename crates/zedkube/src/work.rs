@@ -33,8 +33,7 @@ use crate::core::{
     CordonFailure, CordonTurn, Event, Learned, NodeLook, RemainingPod, RunId, UnansweredCall, UndoScope,
 };
 use crate::left_behind;
-use crate::limits::Limits;
-use crate::limits::PROBE_PAUSE;
+use crate::limits::{Limits, PROBE_PAUSE};
 use crate::outage::{Hears, turn_word};
 use crate::preflight::PreflightRunner;
 use crate::runtime;

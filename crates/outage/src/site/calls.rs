@@ -190,12 +190,13 @@ pub async fn scale(cluster: &ApiClient, it: &ScaledWorkload) -> Result<(), Error
 
 /// Machines, their sets, and the guests that are there.
 async fn machines(cluster: &ApiClient) -> Result<Machines, Error> {
+    let guests = WatchScope::all("virtual machines", path(GUESTS)).list_installed::<Value>(cluster).await?;
+    let Some(guests) = guests else { return Ok(Machines::default()) };
     let launchers = WatchScope {
         labels: Some(LAUNCHERS.to_owned()),
         ..WatchScope::all("launchers of virtual machines", Pod::url_path(&(), None))
     };
-    let (guests, machines, sets, launchers) = futures::try_join!(
-        cluster::listed::<Value>(cluster, WatchScope::all("virtual machines", path(GUESTS))),
+    let (machines, sets, launchers) = futures::try_join!(
         cluster::listed::<Value>(cluster, WatchScope::all(MACHINES, path(MACHINES))),
         cluster::listed::<Value>(cluster, WatchScope::all(SETS, path(SETS))),
         cluster::listed::<Value>(cluster, launchers)

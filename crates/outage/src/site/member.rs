@@ -154,8 +154,7 @@ impl MemberState<'_> {
 
     fn ack(&self, step: NodeStep, waits: &str) -> Ack {
         let OwnIdentity { node, uid, boot_id } = self.own.clone();
-        let leads = self.facts.leads;
-        Ack { node, uid, step, boot_id, leads, waits: waits.to_owned(), ..Ack::default() }
+        Ack { node, uid, step, boot_id, leads: self.facts.leads, waits: waits.to_owned(), ..Ack::default() }
     }
 
     /// In a shutdown or reboot, from its beginning to its end.

@@ -224,11 +224,15 @@ fn resume(
         return refused(format!("no node goes now, and there is nothing to pass; {LOOK}"));
     }
     if stopped {
-        // Time has passed: boots and who leads etcd are asked again.
-        site.seen.retain(|it| it.step != NodeStep::Seen);
+        ask_again(&mut site);
     }
     site.stamp(&said.when);
     Ok(SiteRecord { since: said.when.clone(), ..site.into_phase(then) })
+}
+
+/// Time has passed: boots and who leads etcd are asked again.
+fn ask_again(site: &mut SiteRecord) {
+    site.seen.retain(|it| it.step != NodeStep::Seen);
 }
 
 /// The record of a restart that leaves a node out; one that has stopped for it continues.
@@ -256,7 +260,7 @@ pub fn skip(
     site = put(site, &member, NodeStep::Skipped, "");
     site.stamp(&said.when);
     if stopped {
-        site.seen.retain(|it| it.step != NodeStep::Seen);
+        ask_again(&mut site);
         (site.phase, site.since) = (SitePhase::Checking, said.when.clone());
     }
     site.passed.push(OperatorStatement { phase: format!("node {node}"), ..said.clone() });

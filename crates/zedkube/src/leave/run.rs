@@ -19,8 +19,7 @@ use tracing::{info, warn};
 
 use super::rules::{LeaveFact, LeaveRules};
 use crate::GLOBAL;
-use crate::limits::LEAVE_REACH;
-use crate::limits::Limits;
+use crate::limits::{LEAVE_REACH, Limits};
 use kubeapi::OwnNode;
 use nodestatus::{ClusterMembership, Membership};
 

@@ -9,7 +9,7 @@ use agent::{AgentContext, Clock, wire};
 use checks::{Severity, verify};
 use kubeapi::ApiClient;
 use outage::site::member::Reboot;
-use outage::site::record::{NodeStep, PhaseReadings, SiteRecord};
+use outage::site::record::{NodeStep, PhaseReadings, SiteKind, SiteRecord};
 use step::Mono;
 use topics::{
     Blocker, DeviceOp, DeviceOpPending, DrainHistory, DrainRecord, DrainStatus, PendingState, Requester,
@@ -35,6 +35,9 @@ pub(super) fn ordered(
     (own, record): (&str, Option<&SiteOperation>),
     before: &mut String,
 ) -> Reboot {
+    if site.kind != SiteKind::Restart {
+        return Reboot::default();
+    }
     let ordered = record.filter(|it| it.id == site.id && it.step == NodeStep::Draining.text());
     let (root, op) = (&context.topic_root, DeviceOp::Reboot.word());
     let mut read = || {
@@ -126,7 +129,7 @@ fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> PhaseReadings {
 mod tests {
     use checks::Finding;
     use outage::site::operator::{begin, current};
-    use outage::site::record::{OperatorStatement, SiteKind};
+    use outage::site::record::OperatorStatement;
     use outage::turn::record::TurnRecord;
     use outage::turn::rule::TurnNode;
     use topics::GoTime;

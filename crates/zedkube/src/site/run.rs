@@ -162,17 +162,14 @@ impl Sites {
             Vec::new()
         };
         let is_gone = |it: &&SiteMember| !nodes.is_empty() && coordinate::is_gone(&site, it, &nodes);
+        let before = (own.node.as_str(), self.record.get());
+        let reboot = restart::ordered(&self.context, &site, before, &mut self.drains_before);
         let facts = SiteFacts {
             cordoned: seen.unschedulable,
             open: seen.cordon != CordonOwner::Ours,
             gone: site.nodes.iter().filter(is_gone).map(|it| it.node.clone()).collect(),
             waited: self.waited(false),
-            reboot: restart::ordered(
-                &self.context,
-                &site,
-                (&own.node, self.record.get()),
-                &mut self.drains_before,
-            ),
+            reboot,
             ..self.facts(member.is_server()).await
         };
         let next = member::next(&own, self.record.get(), Ok(&site), &facts);
